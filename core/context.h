@@ -1,0 +1,80 @@
+// Context: one rank's membership of a job, and the composition root that builds and owns all of
+// it: road, coordinator, engine, executor, the background thread. Several may live in a process.
+//
+// Threads: any function from any thread, except the destructor (no call may be running).
+// Blocking: create, shutdown, run, wait and wait_all block; nothing else does.
+// Buffers: belong to kolo from submit to completion, and are never touched after that.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "core/request.h"
+
+namespace kolo::internal {
+
+class Context {
+ public:
+  // Meets the other ranks of the job as `config` describes it; alone, a job of one.
+  // Errors: INVALID_ARGUMENT, TIMED_OUT (names the missing ranks), PEER_LOST, RESOURCE.
+  static Result<std::unique_ptr<Context>> create(const Config& config, Logger::Sink log_sink);
+  virtual ~Context() = default;  // aborts what is left, as if shutdown had been called
+
+  // Refuses new work, ends pending work as ABORTED (here and on ranks that wait for this one),
+  // lets started operations finish, takes leave of the peers. Bounded by shutdown_timeout_ms.
+  // A second call returns NOT_INITIALIZED. From a callback: WOULD_DEADLOCK.
+  virtual Status shutdown() = 0;
+  // Ends every pending and later operation of the context on all ranks as ABORTED.
+  virtual Status abort(const std::string& reason) = 0;
+  // OK, or the error that broke the context.
+  [[nodiscard]] virtual Status health() const = 0;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual int local_rank() const = 0;
+  [[nodiscard]] virtual int local_size() const = 0;
+  // JSON object: ranks, hosts, road, options in force, counters.
+  [[nodiscard]] virtual std::string info_json() const = 0;
+
+  // Submits and returns at once. Errors here concern the call itself (INVALID_ARGUMENT,
+  // DUPLICATE_NAME, RESOURCE, or the context's own broken state); no request exists then.
+  // Inside a group of this thread: joins the group; the id names the member.
+  virtual Result<RequestId> submit(Submission submission) = 0;
+  // Submits and waits; the operation's status. Inside a group of this thread: joins the group and
+  // returns OK.
+  virtual Status run(Submission submission) = 0;
+
+  // Opens a group for this thread; its members are one negotiated unit. Empty name: sequence
+  // number. Members hold one status. Nested groups are INVALID_ARGUMENT.
+  virtual Status group_begin(std::string name) = 0;
+  // Closes and submits it. An error (also one of a member's submit) means nothing was submitted.
+  // An empty group completes at once.
+  virtual Result<RequestId> group_end() = 0;
+
+  // A persistent request: checked and named, not started. start() submits many under one lock;
+  // on error none is started. Until it is complete again it must not be started again
+  // (DUPLICATE_NAME).
+  virtual Result<RequestId> prepare(Submission submission) = 0;
+  virtual Status start(std::span<const RequestId> requests) = 0;
+
+  // Waits up to `limit` (kNever: until done). Complete: its status, and `done` is true; the
+  // request is then released, unless persistent (inactive). kInProgress if the limit passed.
+  // From a callback: WOULD_DEADLOCK unless already complete. Unknown id: INVALID_ARGUMENT.
+  virtual Status wait(RequestId request, Nanos limit, bool& done) = 0;
+  // One bounded attempt to make progress; then as wait with no time.
+  virtual Status test(RequestId request, bool& done) = 0;
+  // All of them within one limit; the first error in order of `requests`. Those complete are
+  // released; kInProgress when some are not (each `done[i]` says which). Null ids are skipped.
+  virtual Status wait_all(std::span<const RequestId> requests, Nanos limit,
+                          std::span<bool> done) = 0;
+  // Releases a request: a persistent one for good; a running one completes unobserved.
+  virtual Status release(RequestId request) = 0;
+};
+
+}  // namespace kolo::internal

@@ -1,0 +1,38 @@
+// A submission (what a caller asks for) and the shapes in which it travels through core.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/types.h"
+
+namespace kolo::internal {
+
+// Called once with the operation's final status, on the background thread, no lock held.
+using CompletionCallback = std::function<void(const Status&)>;
+
+struct Submission {
+  OpKind kind = OpKind::kAllreduce;
+  std::string name;  // empty: the next sequence number of the process set (or of the open group)
+  const void* input = nullptr;  // [count] elements; barrier: none
+  void* output = nullptr;       // [count]; allgather: [count * size]; may equal input (in place)
+  std::size_t count = 0;        // elements of this rank's input
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;         // allreduce
+  int root = 0;                         // broadcast
+  bool has_shape = false;               // else one dimension of `count`
+  std::vector<std::int64_t> shape;      // empty with has_shape: a scalar
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Nanos timeout = kNever;  // from submission until it starts: over, it fails on all ranks
+  CompletionCallback callback;
+};
+
+// Names a request of one context; 0 is none. Ids are not reused while a context lives.
+using RequestId = std::uint64_t;
+
+}  // namespace kolo::internal

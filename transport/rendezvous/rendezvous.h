@@ -1,0 +1,91 @@
+// Rendezvous: where the ranks of a job meet and learn of each other.
+//
+// One RendezvousServer per job (inside kolorun's agents, or inside rank 0 when ranks are started by
+// hand); one RendezvousClient per rank, kept open for the life of its context, so that the server
+// sees a rank leave. A job may meet many times (init, shutdown, init again): each meeting is a
+// round with its own generation, complete when all `size` ranks have joined it.
+//
+// Every connection begins with the mutual challenge of transport/handshake.h; bodies are Protobuf
+// (rendezvous.proto) in length-bounded frames.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "transport/fabric.h"
+
+namespace kolo::internal {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+struct JobIdentity {
+  std::string job;     // any text; tells jobs apart in errors
+  std::string secret;  // at least 16 bytes; never logged
+};
+
+// Pure meeting logic without sockets: shared by the server in one process and by kolorun, which
+// receives joins through its agents. One thread.
+class Meeting {
+ public:
+  struct Join {
+    std::uint64_t connection = 0;  // chosen by the caller; answers are addressed to it
+    std::uint32_t protocol = 0;
+    int size = 0;
+    PeerInfo peer;
+  };
+  struct Answer {
+    std::uint64_t connection = 0;
+    Status status;    // OK: `table` is the complete meeting
+    PeerTable table;
+  };
+
+  explicit Meeting(int size) : size_(size) {}
+  // Answers due now: none while the meeting is incomplete; an error at once for a rank out of
+  // range, a rank already present, another size or another protocol number (that one fails the
+  // whole round, on all).
+  std::vector<Answer> join(Join join);
+  // The connection ended: its rank may join again.
+  void left(std::uint64_t connection);
+  // Everyone waiting gets TIMED_OUT with the ranks that are missing.
+  std::vector<Answer> expire(const std::string& where);
+  [[nodiscard]] std::vector<int> missing() const;
+
+ private:
+  struct Present {
+    std::uint64_t connection;
+    PeerInfo peer;
+    bool answered = false;
+  };
+  int size_;
+  std::uint64_t generation_ = 0;
+  std::vector<Present> present_;
+};
+
+class RendezvousServer {
+ public:
+  // Listens on `address` ("127.0.0.1:0" picks a port) and serves on a thread of its own.
+  static Result<std::unique_ptr<RendezvousServer>> start(const std::string& address, int size,
+                                                         const JobIdentity& identity,
+                                                         Nanos start_timeout);
+  virtual ~RendezvousServer() = default;
+  [[nodiscard]] virtual std::string endpoint() const = 0;  // "127.0.0.1:41234"
+};
+
+class RendezvousClient {
+ public:
+  // Connects, proves the secret, joins, and blocks until the table is complete or `limit` is over.
+  // Errors: TIMED_OUT (names missing ranks and the server's address), INVALID_ARGUMENT (refused:
+  // rank already present, other size, other protocol, wrong secret).
+  static Result<std::unique_ptr<RendezvousClient>> join(const std::string& endpoint,
+                                                        const JobIdentity& identity, int size,
+                                                        const PeerInfo& self, Nanos limit);
+  virtual ~RendezvousClient() = default;  // leaves the meeting
+  [[nodiscard]] virtual const PeerTable& table() const = 0;
+};
+
+}  // namespace kolo::internal
