@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Adds up ctest's JUnit reports: what was skipped and why, what failed, and one closing line.
+
+usage: summary.py REPORT.xml ...      exit code 1 if a test failed, a report is missing or is empty
+"""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+# How a test program says why it skips: GoogleTest's GTEST_SKIP() << reason, or "SKIPPED: reason".
+GTEST_SKIP = re.compile(r"^.*: Skipped\n(?P<reason>.+)$", re.MULTILINE)
+PLAIN_SKIP = re.compile(r"^SKIPPED: (?P<reason>.+)$", re.MULTILINE)
+
+
+def skip_reasons(output):
+    found = [m["reason"].strip() for m in GTEST_SKIP.finditer(output)]
+    found += [m["reason"].strip() for m in PLAIN_SKIP.finditer(output)]
+    return sorted(set(found))
+
+
+def main(paths):
+    passed, failed, skipped = 0, [], 0
+    for path in map(pathlib.Path, paths):
+        stage = f"{path.parent.name}/{path.stem.removeprefix('junit-')}"
+        if not path.exists():
+            failed.append(f"{stage}: no report; the stage did not run")
+            continue
+        cases = ElementTree.parse(path).getroot().findall("testcase")
+        if not cases:
+            failed.append(f"{stage}: no test was found")
+        for case in cases:
+            name = f"{stage}: {case.get('name')}"
+            reasons = skip_reasons(case.findtext("system-out") or "")
+            if case.find("failure") is not None or case.get("status") == "fail":
+                failed.append(name)
+            elif case.find("skipped") is not None or case.get("status") == "notrun":
+                skipped += 1
+                why = "; ".join(reasons) or case.find("skipped").get("message", "no reason given")
+                print(f"skipped  {name}: {why}")
+            else:
+                passed += 1
+                if reasons:  # some cases inside a program that passed
+                    print(f"skipped in part  {name}: {'; '.join(reasons)}")
+    for name in failed:
+        print(f"FAILED   {name}")
+    print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
