@@ -1,0 +1,48 @@
+// Operation: one collective in progress, moved by whoever drives the context.
+//
+// Life: start(...) of the concrete class, then advance() until kDone or an error. An object may be
+// started again once it is done or has failed; once warm it allocates nothing.
+// Threads: one at a time. Nothing here blocks.
+// Buffers: the caller's memory is read and written between start() and the advance() that says
+// kDone or an error, and never after that.
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.h"
+
+namespace kolo::internal {
+
+enum class Progress {
+  kBlocked,  // nothing could move now: wait for a channel before calling again
+  kMoved,    // something moved: call again
+  kDone,     // complete: outputs are whole, inputs are no longer needed
+};
+
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  // Moves what can be moved now, at most about one segment's reduction (some 100 us).
+  // An error is the channel's that broke; all channels of the communicator have been cancelled
+  // then, the outputs hold anything, and every later call returns the same error.
+  virtual Result<Progress> advance() = 0;
+
+  // Gives up: cancels the channels of the communicator; the caller's memory is free afterwards.
+  // Peers see broken channels if a message was half-way. Harmless when nothing is in progress.
+  virtual void cancel() = 0;
+};
+
+// One tensor of an all-reduce. Several of them, of one dtype and op, are a fused group.
+struct Piece {
+  const void* input = nullptr;  // [count]
+  void* output = nullptr;       // [count]; equal to input (in place) or not overlapping it
+  std::size_t count = 0;        // elements; may be 0
+  double prescale = 1.0;        // floating types only; the same on every rank
+  double postscale = 1.0;
+};
+
+}  // namespace kolo::internal
