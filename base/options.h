@@ -33,7 +33,8 @@ class Config {
   static std::span<const OptionRow> table();
 
   // All KOLO_* variables of the table; with unknown KOLO_* names listed in `unknown` (a warning,
-  // not an error). Also finds rank and size from a complete launcher family (see options.cc).
+  // not an error). Rank and size come from KOLO_RANK and KOLO_SIZE, else from torchrun's
+  // variables; half a family is an error, as is another launcher's that says size > 1.
   Status load_environment(std::vector<std::string>& unknown);
   Status set(std::string_view key, std::string_view value);
 
@@ -44,6 +45,10 @@ class Config {
   [[nodiscard]] bool flag(std::string_view key) const;
 
  private:
+  Status load_variable(std::string_view key, const std::string& name);
+  Status load_launcher_family();
+  [[nodiscard]] Status check_family() const;
+
   std::map<std::string, std::string, std::less<>> set_;
   std::map<std::string, std::string, std::less<>> environment_;
 };
