@@ -12,12 +12,10 @@
 // the driver only.
 #pragma once
 
-#include <atomic>
-#include <vector>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace kolo::internal {
 
@@ -41,13 +39,14 @@ class Poller {
   void arm();     // socket events wake the background thread again
   void disarm();  // they do not
 
-  // Wakes a sleeper, if there is one (a store and a test when there is none).
+  // Wakes whoever sleeps, driver and background thread (an increment and two tests when nobody
+  // does). A wake-up is never lost: a sleeper that has not yet seen it will not go to sleep.
   void wake();
 
  private:
-  Poller() = default;
   struct Shared;  // fixed address for the atomics that wake() reads
-  Shared* shared_ = nullptr;
+  explicit Poller(std::unique_ptr<Shared> shared);
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace kolo::internal
