@@ -54,6 +54,8 @@ class Meeting {
   // Everyone waiting gets TIMED_OUT with the ranks that are missing.
   std::vector<Answer> expire(const std::string& where);
   [[nodiscard]] std::vector<int> missing() const;
+  // Whether somebody has joined the present round: then the start timeout is running.
+  [[nodiscard]] bool anyone_waits() const;
 
  private:
   struct Present {
@@ -61,9 +63,15 @@ class Meeting {
     PeerInfo peer;
     bool answered = false;
   };
+  [[nodiscard]] Status check(const Join& join) const;
+  std::vector<Answer> fail_round(const Status& why);
+  std::vector<Answer> answers_if_complete();
+
   int size_;
   std::uint64_t generation_ = 0;
   std::vector<Present> present_;
+  Status round_failure_;     // another protocol number was seen
+  std::vector<int> untold_;  // ranks that have not heard of it yet
 };
 
 class RendezvousServer {

@@ -1,0 +1,99 @@
+#include "transport/rendezvous/codec.h"
+
+#include <utility>
+
+#include "rendezvous.pb.h"
+
+namespace kolo::internal {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 4096;
+constexpr std::size_t kMaxSettingsBytes = std::size_t{64} << 10;
+constexpr int kMaxEndpoints = 64;
+constexpr std::size_t kMaxEndpointBytes = 300;
+
+void to_message(const PeerInfo& peer, rendezvous::Peer& message) {
+  message.set_rank(peer.rank);
+  message.set_host_index(peer.host_index);
+  message.set_local_rank(peer.local_rank);
+  message.set_host(peer.host);
+  message.set_pid(peer.pid);
+  for (const std::string& endpoint : peer.endpoints) message.add_endpoints(endpoint);
+  message.set_settings(peer.settings);
+}
+
+Status malformed(const std::string& what) {
+  return invalid_argument("malformed rendezvous message: " + what);
+}
+
+Result<PeerInfo> from_message(const rendezvous::Peer& message) {
+  if (message.host().size() > kMaxTextBytes) return malformed("host name too long");
+  if (message.settings().size() > kMaxSettingsBytes) return malformed("settings too long");
+  if (message.endpoints_size() > kMaxEndpoints) return malformed("too many endpoints");
+  PeerInfo peer;
+  peer.rank = message.rank();
+  peer.host_index = message.host_index();
+  peer.local_rank = message.local_rank();
+  peer.host = message.host();
+  peer.pid = message.pid();
+  for (const std::string& endpoint : message.endpoints()) {
+    if (endpoint.size() > kMaxEndpointBytes) return malformed("endpoint too long");
+    peer.endpoints.push_back(endpoint);
+  }
+  peer.settings = message.settings();
+  return peer;
+}
+
+bool parse(google::protobuf::MessageLite& message, std::string_view bytes) {
+  return bytes.size() <= std::size_t{1} << 30 &&
+         message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+}  // namespace
+
+std::string encode_join(const Meeting::Join& join) {
+  rendezvous::Join message;
+  message.set_protocol(join.protocol);
+  message.set_size(join.size);
+  to_message(join.peer, *message.mutable_peer());
+  return message.SerializeAsString();
+}
+
+Result<Meeting::Join> decode_join(std::uint64_t connection, std::string_view bytes) {
+  rendezvous::Join message;
+  if (!parse(message, bytes)) return malformed("not a join");
+  Result<PeerInfo> peer = from_message(message.peer());
+  if (!peer) return peer.status();
+  return Meeting::Join{connection, message.protocol(), message.size(), std::move(*peer)};
+}
+
+std::string encode_answer(const Meeting::Answer& answer) {
+  rendezvous::Answer message;
+  message.set_status(static_cast<std::int32_t>(answer.status.code()));
+  message.set_text(answer.status.text());
+  message.set_generation(answer.table.generation);
+  for (const PeerInfo& peer : answer.table.peers) to_message(peer, *message.add_peers());
+  return message.SerializeAsString();
+}
+
+Result<Meeting::Answer> decode_answer(std::uint64_t connection, std::string_view bytes) {
+  rendezvous::Answer message;
+  if (!parse(message, bytes)) return malformed("not an answer");
+  if (message.status() < 0 || message.status() >= static_cast<int>(StatusCode::kInProgress)) {
+    return malformed("unknown status");
+  }
+  if (message.peers_size() > kMaxJobSize) return malformed("too many peers");
+  Meeting::Answer answer;
+  answer.connection = connection;
+  answer.status = Status(static_cast<StatusCode>(message.status()), message.text());
+  answer.table.generation = message.generation();
+  for (int rank = 0; rank < message.peers_size(); ++rank) {
+    Result<PeerInfo> peer = from_message(message.peers(rank));
+    if (!peer) return peer.status();
+    if (peer->rank != rank) return malformed("peers out of order");
+    answer.table.peers.push_back(std::move(*peer));
+  }
+  return answer;
+}
+
+}  // namespace kolo::internal

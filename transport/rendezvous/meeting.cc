@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <string>
+
+#include "transport/rendezvous/codec.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace kolo::internal {
+namespace {
+
+std::string who(const PeerInfo& peer) {
+  std::string text = "rank ";
+  text += std::to_string(peer.rank);
+  text += " (host ";
+  text += peer.host;
+  text += ", pid ";
+  text += std::to_string(peer.pid);
+  text += ")";
+  return text;
+}
+
+}  // namespace
+
+// What this one join is refused for, whatever the others do.
+Status Meeting::check(const Join& join) const {
+  const PeerInfo& peer = join.peer;
+  if (join.size != size_) {
+    return invalid_argument(who(peer) + " says the job has " + std::to_string(join.size) +
+                            " ranks, the rendezvous was started for " + std::to_string(size_) +
+                            "; give every rank the same KOLO_SIZE");
+  }
+  if (peer.rank < 0 || peer.rank >= size_) {
+    return invalid_argument(who(peer) + " is out of range: the job has ranks 0 to " +
+                            std::to_string(size_ - 1) + "; correct KOLO_RANK");
+  }
+  for (const Present& present : present_) {
+    if (present.peer.rank != peer.rank) continue;
+    return invalid_argument("rank already present: " + who(peer) + " joined while " +
+                            who(present.peer) + " is in the meeting; give every process its own "
+                            "KOLO_RANK");
+  }
+  return Status::ok();
+}
+
+std::vector<Meeting::Answer> Meeting::fail_round(const Status& why) {
+  std::vector<Answer> answers;
+  for (Present& present : present_) {
+    if (std::exchange(present.answered, true)) continue;
+    answers.push_back({present.connection, why, {}});
+    std::erase(untold_, present.peer.rank);
+  }
+  return answers;
+}
+
+std::vector<Meeting::Answer> Meeting::join(Join join) {
+  if (join.protocol != kProtocolVersion && round_failure_.is_ok()) {
+    round_failure_ = invalid_argument(
+        who(join.peer) + " speaks kolo protocol " + std::to_string(join.protocol) +
+        ", the others speak " + std::to_string(kProtocolVersion) +
+        "; run every rank and kolorun with the same version of kolo");
+    untold_.clear();
+    for (int rank = 0; rank < size_; ++rank) untold_.push_back(rank);
+  }
+  if (!round_failure_.is_ok()) {
+    // The round stays failed until each rank has heard of it, however late it comes.
+    const Status why = round_failure_;
+    std::vector<Answer> answers = fail_round(why);
+    answers.push_back({join.connection, why, {}});
+    std::erase(untold_, join.peer.rank);
+    if (untold_.empty()) round_failure_ = Status::ok();
+    return answers;
+  }
+  if (Status status = check(join); !status) return {{join.connection, std::move(status), {}}};
+  present_.push_back({join.connection, std::move(join.peer)});
+  return answers_if_complete();
+}
+
+std::vector<Meeting::Answer> Meeting::answers_if_complete() {
+  // Who was answered before belongs to the last round: it has to leave and join again first.
+  const bool complete =
+      present_.size() == static_cast<std::size_t>(size_) &&
+      std::none_of(present_.begin(), present_.end(), [](const Present& p) { return p.answered; });
+  if (!complete) return {};
+  PeerTable table;
+  table.generation = ++generation_;
+  for (Present& present : present_) {
+    present.answered = true;
+    table.peers.push_back(present.peer);
+  }
+  std::sort(table.peers.begin(), table.peers.end(),
+            [](const PeerInfo& a, const PeerInfo& b) { return a.rank < b.rank; });
+  std::vector<Answer> answers;
+  for (const Present& present : present_) {
+    answers.push_back({present.connection, Status::ok(), table});
+  }
+  return answers;
+}
+
+void Meeting::left(std::uint64_t connection) {
+  std::erase_if(present_, [&](const Present& p) { return p.connection == connection; });
+}
+
+std::vector<int> Meeting::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool waiting = std::any_of(present_.begin(), present_.end(), [&](const Present& p) {
+      return p.peer.rank == rank && !p.answered;
+    });
+    if (!waiting) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool Meeting::anyone_waits() const {
+  return std::any_of(present_.begin(), present_.end(),
+                     [](const Present& p) { return !p.answered; });
+}
+
+std::vector<Meeting::Answer> Meeting::expire(const std::string& where) {
+  if (!anyone_waits()) return {};
+  std::string text = "missing rank";
+  const std::vector<int> ranks = missing();
+  if (ranks.size() != 1) text += "s";
+  const char* separator = " ";
+  for (const int rank : ranks) {
+    text += separator;
+    text += std::to_string(rank);
+    separator = ", ";
+  }
+  text += " of ";
+  text += std::to_string(size_);
+  text += " when the start timeout ended; the rendezvous listens on ";
+  text += where;
+  text += ": see that these ranks were started and can reach it, or raise KOLO_START_TIMEOUT_MS";
+  return fail_round(timed_out(std::move(text)));
+}
+
+}  // namespace kolo::internal
