@@ -37,7 +37,7 @@ struct trainer {
   kolo_context* kolo; /* NULL with --shards */
   size_t rank;
   size_t ranks; /* how many shards a batch has, in this process or over all */
-  kolo_request* requests[kTensors];
+  kolo_request requests[kTensors];
 
   double loss; /* of this rank, over the epoch */
   double step_s;
@@ -98,7 +98,7 @@ static void step(struct trainer* t, const size_t* batch) {
                              t->settings.all_reduce ? submit_gradient : NULL, t);
   }
   for (int tensor = kTensors - 1; tensor >= 0; tensor--) {
-    if (t->requests[tensor] != NULL) {
+    if (t->requests[tensor] != KOLO_REQUEST_NULL) {
       const double wait_start_s = now_s();
       require(kolo_wait(t->kolo, &t->requests[tensor], KOLO_FOREVER));
       t->wait_s += now_s() - wait_start_s;

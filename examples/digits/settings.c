@@ -11,7 +11,7 @@ static const char kHelp[] =
     "usage: [kolorun -np N] digits [options]\n"
     "Trains a small multilayer perceptron on 1,797 handwritten digits, data-parallel.\n"
     "\n"
-    "  --epochs N         passes over the training images (30)\n"
+    "  --epochs N         passes over the training images (20)\n"
     "  --batch N          images in a step, over all ranks; a multiple of their number (96)\n"
     "  --hidden N         width of the two hidden layers (128)\n"
     "  --seed N           of the weights and of the order of the images (1)\n"
@@ -56,7 +56,7 @@ int settings_parse(int argc, char** argv, struct settings* settings, int* exit_c
   *settings = (struct settings){.data = KOLO_DIGITS_DATA,
                                 .hidden = 128,
                                 .batch = 96,
-                                .epochs = 30,
+                                .epochs = 20,
                                 .seed = 1,
                                 .all_reduce = 1};
   *exit_code = 2;
