@@ -1,0 +1,44 @@
+// Verdict: what a job's end means: the exit code and the closing lines. Pure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace kolo::internal {
+
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitOwnFailure = 125;
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+struct RankEnd {
+  int rank = -1;
+  std::string host;
+  pid_t pid = 0;
+  int wait_status = 0;  // as wait(2) gives it
+  Nanos time{};         // on kolorun's clock
+  // kolorun had already told this rank to end because of another one's failure.
+  bool ended_by_kolorun = false;
+  std::string error;    // it could not be started: why (wait_status holds 126 or 127)
+};
+
+struct Verdict {
+  int exit_code = 0;
+  std::vector<std::string> lines;  // empty after success; the first failure comes first
+};
+
+// The first failure in time decides; of failures seen at the same instant a death by signal comes
+// first (exits tend to follow from it), then the lower rank. Ranks that kolorun ended count only
+// when no other failed.
+Verdict judge(std::vector<RankEnd> ends);
+
+// 128 + signal, or the exit code.
+int exit_code_of(int wait_status);
+// "exit code 9"; "signal 11 (Segmentation fault)".
+std::string describe_status(int wait_status);
+
+}  // namespace kolo::internal
