@@ -1,0 +1,126 @@
+#include "ops/reduction_order.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "base/check.h"
+
+namespace kolo::internal {
+namespace {
+
+using Step = ReductionOrder::Step;
+using Kind = ReductionOrder::Step::Kind;
+
+// Emits T over things [first, first + count); `emit_thing(i)` emits one of them and says whether
+// anything was emitted, so that absent things vanish with the combine above them.
+template <typename EmitThing>
+bool emit_tree(std::size_t first, std::size_t count, const EmitThing& emit_thing,
+               std::vector<Step>& steps) {
+  if (count == 1) return emit_thing(first);
+  const std::size_t left = std::bit_floor(count - 1);
+  const bool has_left = emit_tree(first, left, emit_thing, steps);
+  const bool has_right = emit_tree(first + left, count - left, emit_thing, steps);
+  if (has_left && has_right) steps.push_back({.kind = Kind::kCombine});
+  return has_left || has_right;
+}
+
+bool is_push(Kind kind) {
+  return kind == Kind::kLeaf || kind == Kind::kPair || kind == Kind::kQuad;
+}
+
+}  // namespace
+
+ReductionOrder::ReductionOrder(std::span<const int> host_index)
+    : size_(static_cast<int>(host_index.size())), contributors_(size_) {
+  KOLO_CHECK(!host_index.empty());
+  std::vector<int> hosts;               // in the order of their first ranks
+  std::vector<std::vector<int>> ranks;  // of each host
+  for (int rank = 0; rank < size_; ++rank) {
+    const int host = host_index[static_cast<std::size_t>(rank)];
+    const auto place = std::find(hosts.begin(), hosts.end(), host);
+    const auto index = static_cast<std::size_t>(place - hosts.begin());
+    if (place == hosts.end()) {
+      hosts.push_back(host);
+      ranks.emplace_back();
+    }
+    ranks[index].push_back(rank);
+  }
+  emit_tree(
+      0, hosts.size(),
+      [&](std::size_t host) {
+        return emit_tree(
+            0, ranks[host].size(),
+            [&](std::size_t i) {
+              plain_.push_back({.kind = Kind::kLeaf, .a = ranks[host][i]});
+              return true;
+            },
+            plain_);
+      },
+      plain_);
+  fuse();
+}
+
+ReductionOrder ReductionOrder::single_host(int size) {
+  return ReductionOrder(std::vector<int>(static_cast<std::size_t>(size), 0));
+}
+
+ReductionOrder ReductionOrder::without_absent(const std::vector<bool>& present) const {
+  KOLO_CHECK(present.size() == static_cast<std::size_t>(size_));
+  ReductionOrder order;
+  order.size_ = size_;
+  std::vector<bool> stack;  // per operand of the full program: whether anything is in it
+  for (const Step& step : plain_) {
+    if (step.kind == Kind::kLeaf) {
+      const bool here = present[static_cast<std::size_t>(step.a)];
+      stack.push_back(here);
+      if (here) {
+        order.plain_.push_back(step);
+        ++order.contributors_;
+      }
+      continue;
+    }
+    const bool right = stack.back();
+    stack.pop_back();
+    if (stack.back() && right) order.plain_.push_back(step);
+    stack.back() = stack.back() || right;
+  }
+  KOLO_CHECK(order.contributors_ > 0);
+  order.fuse();
+  return order;
+}
+
+void ReductionOrder::fuse() {
+  // When the step before a combine is a push, that push is the combine's whole right operand; when
+  // the one before that is a push too, it is the whole left operand.
+  for (const Step& step : plain_) {
+    const std::size_t n = fused_.size();
+    if (step.kind == Kind::kLeaf) {
+      fused_.push_back(step);
+      continue;
+    }
+    const Step right = fused_[n - 1];
+    const Step left = fused_[n - 2];
+    if (left.kind == Kind::kLeaf && right.kind == Kind::kLeaf) {
+      fused_.resize(n - 2);
+      fused_.push_back({.kind = Kind::kPair, .a = left.a, .b = right.a});
+    } else if (left.kind == Kind::kPair && right.kind == Kind::kPair) {
+      fused_.resize(n - 2);
+      fused_.push_back(
+          {.kind = Kind::kQuad, .a = left.a, .b = left.b, .c = right.a, .d = right.b});
+    } else if (right.kind == Kind::kLeaf) {
+      fused_.back() = {.kind = Kind::kCombineLeaf, .a = right.a};
+    } else {
+      fused_.push_back(step);
+    }
+  }
+  int depth = 0;
+  for (const Step& step : fused_) {
+    if (is_push(step.kind)) ++depth;
+    if (step.kind == Kind::kCombine) --depth;
+    stack_depth_ = std::max(stack_depth_, depth);
+  }
+  KOLO_CHECK(depth == 1);
+}
+
+}  // namespace kolo::internal
