@@ -18,7 +18,9 @@ stage() {
   shift
   say "$title"
   "$@" || code=$?
-  say "$title: $([ "$code" = 0 ] && echo done || echo "FAILED ($code)") after $((SECONDS - start)) s"
+  local outcome="done"
+  [ "$code" = 0 ] || outcome="FAILED ($code)"
+  say "$title: $outcome after $((SECONDS - start)) s"
   return "$code"
 }
 

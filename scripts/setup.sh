@@ -29,7 +29,8 @@ if ! command -v dpkg-query > /dev/null; then
   exit 0
 fi
 
-installed="$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2> /dev/null || true)"
+format='${db:Status-Status} ${Package}\n'
+installed="$(dpkg-query -W -f "$format" "${wanted[@]}" 2> /dev/null || true)"
 missing=()
 for package in "${wanted[@]}"; do
   grep -qx "installed $package" <<< "$installed" || missing+=("$package")
@@ -39,7 +40,7 @@ done
 as_root=()
 if [ "$(id -u)" != 0 ]; then
   if ! command -v sudo > /dev/null; then
-    echo "setup: missing Debian packages, and neither root nor sudo here to install them. As root:" >&2
+    echo "setup: Debian packages are missing, and there is neither root nor sudo here. As root:" >&2
     echo "  apt-get install ${missing[*]}" >&2
     exit 1
   fi

@@ -12,14 +12,15 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 quick=false
+fuzz_seconds=5
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
-    --long) export KOLO_TEST_LONG=1 ;;
+    --long) export KOLO_TEST_LONG=1 && fuzz_seconds=60 ;;
     *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
 done
-export KOLO_TEST_FUZZ_SECONDS="${KOLO_TEST_FUZZ_SECONDS:-$([ -n "${KOLO_TEST_LONG:-}" ] && echo 60 || echo 5)}"
+export KOLO_TEST_FUZZ_SECONDS="${KOLO_TEST_FUZZ_SECONDS:-$fuzz_seconds}"
 
 reports=()
 failed=false
