@@ -90,7 +90,10 @@ std::string variable_of(std::string_view key) {
   return name;
 }
 
-std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+std::string quoted(std::string_view text) {
+  std::string result(1, '"');
+  return result.append(text).append(1, '"');
+}
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t value = 0;
@@ -178,7 +181,7 @@ Status unknown_key(std::string_view key) {
   const auto* nearest = std::ranges::min_element(kTable, {}, [&](const OptionRow& row) {
     return edit_distance(row.key, shown);
   });
-  std::string text = "there is no option " + quoted(shown) + ", named by config_set";
+  std::string text = "there is no option " + quoted(shown);
   if (edit_distance(nearest->key, shown) <= 3) {
     text += "; did you mean " + quoted(nearest->key) + "?";
   } else {
@@ -223,6 +226,10 @@ Status check_foreign_families() {
 }  // namespace
 
 std::span<const OptionRow> Config::table() { return kTable; }
+
+Status Config::check_key(std::string_view key) {
+  return find_row(key) == nullptr ? unknown_key(key) : Status::ok();
+}
 
 Status Config::set(std::string_view key, std::string_view value) {
   const OptionRow* row = find_row(key);

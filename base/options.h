@@ -31,6 +31,7 @@ struct OptionRow {
 class Config {
  public:
   static std::span<const OptionRow> table();
+  static Status check_key(std::string_view key);  // OK if the table has it
 
   // All KOLO_* variables of the table; with unknown KOLO_* names listed in `unknown` (a warning,
   // not an error). Rank and size come from KOLO_RANK and KOLO_SIZE, else from torchrun's
