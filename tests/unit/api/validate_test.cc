@@ -150,7 +150,8 @@ TEST(ValidateTest, Scales) {
 TEST(ValidateTest, ByteCountsThatOverflow) {
   Submission s = allreduce();
   constexpr std::size_t kLimit = std::numeric_limits<std::ptrdiff_t>::max();
-  for (const std::size_t count : {kLimit / 4 + 1, kLimit, std::numeric_limits<std::size_t>::max()}) {
+  for (const std::size_t count :
+       {kLimit / 4 + 1, kLimit, std::numeric_limits<std::size_t>::max()}) {
     s.count = count;
     expect_refused(s, "overflows");
   }

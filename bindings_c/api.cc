@@ -1,0 +1,503 @@
+// The C boundary: every exported function, and nothing else of kolo is exported. What is done here
+// is checking and translating arguments; see handles.h for how calls and errors pass.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings_c/handles.h"
+#include "core/context.h"
+#include "kolo/kolo.h"
+
+using kolo::internal::close_shell;
+using kolo::internal::Config;
+using kolo::internal::Context;
+using kolo::internal::guarded;
+using kolo::internal::invalid_argument;
+using kolo::internal::Logger;
+using kolo::internal::LogLevel;
+using kolo::internal::Nanos;
+using kolo::internal::OpKind;
+using kolo::internal::RequestId;
+using kolo::internal::reserve_shell;
+using kolo::internal::Result;
+using kolo::internal::Status;
+using kolo::internal::StatusCode;
+using kolo::internal::Submission;
+using kolo::internal::thread_texts;
+using kolo::internal::with_context;
+
+struct kolo_config {
+  Config config;
+  kolo_log_callback log = nullptr;
+  void* log_user = nullptr;
+};
+
+namespace {
+
+// Marks a request as persistent; core's ids stay below it.
+constexpr kolo_request kPersistentBit = kolo_request{1} << 63;
+constexpr std::size_t kLargestOptions = 4096;  // bounds how far a future, longer struct is read
+constexpr std::int64_t kMostMs = std::int64_t{1} << 42;  // 139 years, well inside Nanos' range
+
+// ---- Contexts ---------------------------------------------------------------------------------
+
+template <typename Number>
+int32_t number_of(kolo_context* shell, const char* function, Number number) noexcept {
+  int32_t value = -1;
+  with_context(shell, function, [&](Context& context) {
+    value = (context.*number)();
+    return Status::ok();
+  });
+  return value;
+}
+
+Logger::Sink sink_of(const kolo_config* config) {
+  if (config == nullptr || config->log == nullptr) return {};
+  return [log = config->log, user = config->log_user](LogLevel level, std::string_view text) {
+    log(static_cast<kolo_log_level>(level), std::string(text).c_str(), user);
+  };
+}
+
+// The settings of `config` over the environment.
+Result<Config> effective(const kolo_config* config, std::vector<std::string>& unknown) {
+  Config settings = config == nullptr ? Config() : config->config;
+  KOLO_RETURN_IF_ERROR(settings.load_environment(unknown));
+  return settings;
+}
+
+void warn_of_unknown(const std::vector<std::string>& unknown, const Config& config,
+                     const Logger::Sink& sink) {
+  if (unknown.empty() || config.integer("rank") != 0 || config.text("log_level") == "error") return;
+  std::string names;
+  for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + name;
+  Logger logger;
+  logger.set_rank(0);
+  logger.set_sink(sink);
+  logger.warning("no option of kolo has the name of the environment variable " + names +
+                 "; ignored (is it misspelt?)");
+}
+
+Status init(const kolo_config* config, kolo_context** out) {
+  std::vector<std::string> unknown;
+  const auto settings = effective(config, unknown);
+  if (!settings) return settings.status();
+  const Logger::Sink sink = sink_of(config);
+  warn_of_unknown(unknown, *settings, sink);
+  const auto reserved = reserve_shell(*settings);
+  if (!reserved) return reserved.status();
+  kolo_context& shell = **reserved;
+  try {
+    auto made = Context::create(*settings, sink);
+    if (!made) {
+      close_shell(shell);
+      return made.status();
+    }
+    shell.context = *std::move(made);
+  } catch (...) {
+    close_shell(shell);
+    throw;
+  }
+  *out = &shell;
+  return Status::ok();
+}
+
+// ---- Submissions ------------------------------------------------------------------------------
+
+Status check_struct_size(const kolo_options& options) {
+  const std::size_t size = options.struct_size;
+  if (size < sizeof(kolo_options) || size > kLargestOptions) {
+    return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
+                            std::to_string(sizeof(kolo_options)) +
+                            "; begin with KOLO_OPTIONS_INIT");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
+  if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
+    return {StatusCode::kUnsupported,
+            "kolo_options sets a field that this library does not know; it is older than the "
+            "header: update libkolo"};
+  }
+  return Status::ok();
+}
+
+Status apply_shape(const kolo_options& options, Submission& submission) {
+  if (options.shape == nullptr) {
+    if (options.ndim == 0) return Status::ok();
+    return invalid_argument("kolo_options.shape is null and ndim is " +
+                            std::to_string(options.ndim) + "; give the dimensions, or ndim 0");
+  }
+  constexpr std::int32_t kMaxDims = 32;
+  if (options.ndim < 0 || options.ndim > kMaxDims) {
+    return invalid_argument("kolo_options.ndim is " + std::to_string(options.ndim) +
+                            "; a shape has 0 to " + std::to_string(kMaxDims) + " dimensions");
+  }
+  submission.has_shape = true;
+  submission.shape.assign(options.shape, options.shape + options.ndim);
+  return Status::ok();
+}
+
+Status apply_options(const kolo_options& options, Submission& submission) {
+  KOLO_RETURN_IF_ERROR(check_struct_size(options));
+  if (options.name != nullptr) submission.name = options.name;
+  KOLO_RETURN_IF_ERROR(apply_shape(options, submission));
+  if (options.pset != 0) {
+    return invalid_argument("there is no process set " + std::to_string(options.pset) +
+                            "; 0, the world, is the only one");
+  }
+  if (options.prescale == 0.0 || options.postscale == 0.0) {
+    return invalid_argument("kolo_options.prescale or postscale is 0; 1 means none, and "
+                            "KOLO_OPTIONS_INIT sets it");
+  }
+  submission.prescale = options.prescale;
+  submission.postscale = options.postscale;
+  if (options.timeout_ms < 0 || options.timeout_ms > kMostMs) {
+    return invalid_argument("kolo_options.timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; give 1 or more, or 0 for no limit");
+  }
+  if (options.timeout_ms > 0) submission.timeout = std::chrono::milliseconds(options.timeout_ms);
+  if ((options.persistent != 0 && options.persistent != 1) || options.reserved != 0) {
+    return invalid_argument("kolo_options.persistent must be 0 or 1, and reserved 0; begin with "
+                            "KOLO_OPTIONS_INIT");
+  }
+  if (options.callback != nullptr) {
+    submission.callback = [callback = options.callback, user = options.user](const Status& s) {
+      callback(static_cast<kolo_status>(s.code()), s.text().c_str(), user);
+    };
+  }
+  return Status::ok();
+}
+
+Status submit(Context& context, Submission submission, const kolo_options* options,
+              kolo_request* request) {
+  if (request != nullptr) *request = KOLO_REQUEST_NULL;
+  if (options != nullptr) KOLO_RETURN_IF_ERROR(apply_options(*options, submission));
+  const bool is_persistent = options != nullptr && options->persistent != 0;
+  if (request == nullptr) {
+    if (!is_persistent) return context.run(std::move(submission));
+    return invalid_argument("a persistent operation needs a request to be started by; pass one");
+  }
+  const auto id = is_persistent ? context.prepare(std::move(submission))
+                                : context.submit(std::move(submission));
+  if (!id) return id.status();
+  KOLO_CHECK(*id != 0 && (*id & kPersistentBit) == 0);
+  *request = *id | (is_persistent ? kPersistentBit : 0);
+  return Status::ok();
+}
+
+// ---- Requests ---------------------------------------------------------------------------------
+
+bool is_persistent(kolo_request request) { return (request & kPersistentBit) != 0; }
+RequestId id_of(kolo_request request) { return request & ~kPersistentBit; }
+
+Status null_request(const char* function) {
+  return invalid_argument(std::string(function) + ": the pointer to the request is null");
+}
+
+Result<Nanos> limit_of(std::int64_t timeout_ms) {
+  if (timeout_ms < KOLO_FOREVER) {
+    return invalid_argument("the wait's timeout_ms is " + std::to_string(timeout_ms) +
+                            "; give 0 or more, or KOLO_FOREVER");
+  }
+  if (timeout_ms == KOLO_FOREVER || timeout_ms > kMostMs) return kolo::internal::kNever;
+  return Nanos(std::chrono::milliseconds(timeout_ms));
+}
+
+void forget_if_done(kolo_request& request, bool done) {
+  if (done && !is_persistent(request)) request = KOLO_REQUEST_NULL;
+}
+
+Status wait_all(Context& context, kolo_request* requests, std::size_t count, Nanos limit) {
+  std::vector<RequestId> ids(count);
+  std::transform(requests, requests + count, ids.begin(), id_of);
+  const auto done = std::make_unique<bool[]>(count);
+  const Status status = context.wait_all(ids, limit, {done.get(), count});
+  for (std::size_t i = 0; i < count; ++i) forget_if_done(requests[i], done[i]);
+  return status;
+}
+
+std::string make_build_info() {
+  const auto has = [](bool present) { return std::string(present ? "true" : "false"); };
+  std::string text = "{\"version\":\"" + std::string(kolo_version()) + "\"";
+  text += ",\"abi\":" + std::to_string(KOLO_ABI_VERSION);
+  text += ",\"compiler\":\"g++ " __VERSION__ "\"";
+  text += ",\"roads\":[\"tcp\"],\"mpi\":false,\"cuda\":false,\"nccl\":false";
+#if defined(__x86_64__)
+  text += ",\"cpu\":{\"avx2\":" + has(__builtin_cpu_supports("avx2") != 0) +
+          ",\"f16c\":" + has(__builtin_cpu_supports("f16c") != 0) +
+          ",\"avx512f\":" + has(__builtin_cpu_supports("avx512f") != 0) + "}";
+#else
+  text += ",\"cpu\":{}";
+#endif
+  return text + "}";
+}
+
+}  // namespace
+
+#define KOLO_STRING_(x) #x
+#define KOLO_STRING(x) KOLO_STRING_(x)
+
+extern "C" {
+
+const char* kolo_version(void) {
+  return KOLO_STRING(KOLO_VERSION_MAJOR) "." KOLO_STRING(KOLO_VERSION_MINOR) "." KOLO_STRING(
+      KOLO_VERSION_PATCH);
+}
+
+const char* kolo_build_info(void) {
+  try {
+    static const std::string* const info = new std::string(make_build_info());
+    return info->c_str();
+  } catch (...) {
+    return "{}";
+  }
+}
+
+const char* kolo_status_string(kolo_status status) {
+  return kolo::internal::status_code_name(static_cast<StatusCode>(status));
+}
+
+const char* kolo_last_error(void) { return thread_texts().shown_error; }
+
+kolo_status kolo_config_create(kolo_config** config) {
+  return guarded([&] {
+    if (config == nullptr) return invalid_argument("kolo_config_create: config is null");
+    *config = nullptr;
+    *config = new kolo_config;
+    return Status::ok();
+  });
+}
+
+kolo_status kolo_config_set(kolo_config* config, const char* key, const char* value) {
+  return guarded([&] {
+    if (config == nullptr || key == nullptr || value == nullptr) {
+      return invalid_argument("kolo_config_set: config, key or value is null");
+    }
+    return config->config.set(key, value);
+  });
+}
+
+kolo_status kolo_config_get(const kolo_config* config, const char* key, const char** value) {
+  return guarded([&] {
+    if (key == nullptr || value == nullptr) {
+      return invalid_argument("kolo_config_get: key or value is null");
+    }
+    KOLO_RETURN_IF_ERROR(Config::check_key(key));
+    std::vector<std::string> unknown;
+    const auto settings = effective(config, unknown);
+    if (!settings) return settings.status();
+    thread_texts().config_value = settings->text(key);
+    *value = thread_texts().config_value.c_str();
+    return Status::ok();
+  });
+}
+
+kolo_status kolo_set_log_callback(kolo_config* config, kolo_log_callback callback, void* user) {
+  return guarded([&] {
+    if (config == nullptr) return invalid_argument("kolo_set_log_callback: config is null");
+    config->log = callback;
+    config->log_user = user;
+    return Status::ok();
+  });
+}
+
+kolo_status kolo_config_destroy(kolo_config* config) {
+  delete config;
+  return KOLO_OK;
+}
+
+kolo_status kolo_init_abi(const kolo_config* config, kolo_context** context, int32_t abi_version) {
+  return guarded([&]() -> Status {
+    if (context == nullptr) return invalid_argument("kolo_init: context is null");
+    *context = nullptr;
+    if (abi_version != KOLO_ABI_VERSION) {
+      return {StatusCode::kUnsupported,
+              "kolo_init: the program was built for ABI " + std::to_string(abi_version) +
+                  " and libkolo " + kolo_version() + " has ABI " +
+                  std::to_string(KOLO_ABI_VERSION) + "; rebuild it with this library's kolo.h"};
+    }
+    return init(config, context);
+  });
+}
+
+kolo_status kolo_shutdown(kolo_context* context) {
+  bool is_over = false;
+  const kolo_status status = with_context(context, "kolo_shutdown", [&](Context& inner) {
+    Status left = inner.shutdown();
+    is_over = left.code() != StatusCode::kNotInitialized &&
+              left.code() != StatusCode::kWouldDeadlock;
+    return left;
+  });
+  if (!is_over) return status;
+  const kolo_status closed = guarded([&] {
+    close_shell(*context);
+    return Status::ok();
+  });
+  return status != KOLO_OK ? status : closed;
+}
+
+kolo_status kolo_abort(kolo_context* context, const char* reason) {
+  return with_context(context, "kolo_abort", [&](Context& inner) {
+    return inner.abort(reason == nullptr ? "" : reason);
+  });
+}
+
+kolo_status kolo_health(kolo_context* context) {
+  return with_context(context, "kolo_health", [](Context& inner) { return inner.health(); });
+}
+
+kolo_status kolo_info(kolo_context* context, const char** json) {
+  return with_context(context, "kolo_info", [&](Context& inner) {
+    if (json == nullptr) return invalid_argument("kolo_info: json is null");
+    thread_texts().info = inner.info_json();
+    *json = thread_texts().info.c_str();
+    return Status::ok();
+  });
+}
+
+int32_t kolo_rank(kolo_context* context) {
+  return number_of(context, "kolo_rank", &Context::rank);
+}
+int32_t kolo_size(kolo_context* context) {
+  return number_of(context, "kolo_size", &Context::size);
+}
+int32_t kolo_local_rank(kolo_context* context) {
+  return number_of(context, "kolo_local_rank", &Context::local_rank);
+}
+int32_t kolo_local_size(kolo_context* context) {
+  return number_of(context, "kolo_local_size", &Context::local_size);
+}
+
+kolo_status kolo_allreduce(kolo_context* context, const void* input, void* output, size_t count,
+                           kolo_dtype dtype, kolo_op op, const kolo_options* options,
+                           kolo_request* request) {
+  return with_context(context, "kolo_allreduce", [&](Context& inner) {
+    Submission submission;
+    submission.kind = OpKind::kAllreduce;
+    submission.input = input;
+    submission.output = output;
+    submission.count = count;
+    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
+    submission.op = static_cast<kolo::internal::ReduceOp>(op);
+    return submit(inner, std::move(submission), options, request);
+  });
+}
+
+kolo_status kolo_allgather(kolo_context* context, const void* input, void* output, size_t count,
+                           kolo_dtype dtype, const kolo_options* options, kolo_request* request) {
+  return with_context(context, "kolo_allgather", [&](Context& inner) {
+    Submission submission;
+    submission.kind = OpKind::kAllgather;
+    submission.input = input;
+    submission.output = output;
+    submission.count = count;
+    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
+    return submit(inner, std::move(submission), options, request);
+  });
+}
+
+kolo_status kolo_broadcast(kolo_context* context, const void* input, void* output, size_t count,
+                           kolo_dtype dtype, int32_t root, const kolo_options* options,
+                           kolo_request* request) {
+  return with_context(context, "kolo_broadcast", [&](Context& inner) {
+    Submission submission;
+    submission.kind = OpKind::kBroadcast;
+    // Off the root the input is nobody's business: there the operation works in place.
+    submission.input = inner.rank() == root ? input : output;
+    submission.output = output;
+    submission.count = count;
+    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
+    submission.root = root;
+    return submit(inner, std::move(submission), options, request);
+  });
+}
+
+kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
+                         kolo_request* request) {
+  return with_context(context, "kolo_barrier", [&](Context& inner) {
+    Submission submission;
+    submission.kind = OpKind::kBarrier;
+    return submit(inner, std::move(submission), options, request);
+  });
+}
+
+kolo_status kolo_group_begin(kolo_context* context, const char* name) {
+  return with_context(context, "kolo_group_begin", [&](Context& inner) {
+    return inner.group_begin(name == nullptr ? "" : name);
+  });
+}
+
+kolo_status kolo_group_end(kolo_context* context, kolo_request* request) {
+  return with_context(context, "kolo_group_end", [&](Context& inner) {
+    if (request != nullptr) *request = KOLO_REQUEST_NULL;
+    const auto id = inner.group_end();
+    if (!id) return id.status();
+    if (request == nullptr) {
+      bool done = false;
+      return inner.wait(*id, kolo::internal::kNever, done);
+    }
+    KOLO_CHECK(!is_persistent(*id));
+    *request = *id;
+    return Status::ok();
+  });
+}
+
+kolo_status kolo_test(kolo_context* context, kolo_request* request, int32_t* done) {
+  return with_context(context, "kolo_test", [&](Context& inner) {
+    if (request == nullptr || done == nullptr) return null_request("kolo_test");
+    *done = 1;
+    if (*request == KOLO_REQUEST_NULL) return Status::ok();
+    bool is_done = false;
+    Status status = inner.test(id_of(*request), is_done);
+    *done = is_done ? 1 : 0;
+    forget_if_done(*request, is_done);
+    return status.code() == StatusCode::kInProgress ? Status::ok() : status;
+  });
+}
+
+kolo_status kolo_wait(kolo_context* context, kolo_request* request, int64_t timeout_ms) {
+  return with_context(context, "kolo_wait", [&](Context& inner) {
+    if (request == nullptr) return null_request("kolo_wait");
+    const auto limit = limit_of(timeout_ms);
+    if (!limit) return limit.status();
+    if (*request == KOLO_REQUEST_NULL) return Status::ok();
+    bool is_done = false;
+    Status status = inner.wait(id_of(*request), *limit, is_done);
+    forget_if_done(*request, is_done);
+    return status;
+  });
+}
+
+kolo_status kolo_wait_all(kolo_context* context, kolo_request* requests, size_t count,
+                          int64_t timeout_ms) {
+  return with_context(context, "kolo_wait_all", [&](Context& inner) {
+    if (requests == nullptr && count > 0) return null_request("kolo_wait_all");
+    const auto limit = limit_of(timeout_ms);
+    if (!limit) return limit.status();
+    return wait_all(inner, requests, count, *limit);
+  });
+}
+
+kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size_t count) {
+  return with_context(context, "kolo_start", [&](Context& inner) {
+    if (requests == nullptr && count > 0) return null_request("kolo_start");
+    if (!std::all_of(requests, requests + count, is_persistent)) {
+      return invalid_argument("kolo_start: one of the requests is not persistent; make it with the "
+                              "option persistent = 1");
+    }
+    std::vector<RequestId> ids(count);
+    std::transform(requests, requests + count, ids.begin(), id_of);
+    return inner.start(ids);
+  });
+}
+
+kolo_status kolo_request_free(kolo_context* context, kolo_request* request) {
+  return with_context(context, "kolo_request_free", [&](Context& inner) {
+    if (request == nullptr) return null_request("kolo_request_free");
+    if (*request == KOLO_REQUEST_NULL) return Status::ok();
+    KOLO_RETURN_IF_ERROR(inner.release(id_of(*request)));
+    *request = KOLO_REQUEST_NULL;
+    return Status::ok();
+  });
+}
+
+}  // extern "C"

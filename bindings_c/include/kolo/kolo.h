@@ -1,0 +1,354 @@
+/* kolo: data-parallel communication for programs written in C or C++.
+ *
+ * A job is a number of ranks, usually one process each, started by kolorun. Every rank makes one
+ * context and hands it named tensors, in whatever order they appear; a background coordinator
+ * agrees with the other ranks which tensors are ready everywhere, fuses the small ones, and
+ * communicates them.
+ *
+ *     kolo_context* context = NULL;
+ *     if (kolo_init(NULL, &context) != KOLO_OK) { puts(kolo_last_error()); return 1; }
+ *     kolo_allreduce(context, gradient, gradient, n, KOLO_FLOAT32, KOLO_AVG, NULL, NULL);
+ *     kolo_shutdown(context);
+ *
+ * Rules that hold for every function
+ *   Threads     Any function may be called from any thread at any time, with two exceptions: one
+ *               kolo_config, and one kolo_request variable, belong to one thread at a time.
+ *   Blocking    What may block is said at the function. Everything else returns at once.
+ *   Matching    All ranks of the job make the same operations, each with the same kind, data type,
+ *               shape, operator, root and scales. They pair by name; those without a name pair by
+ *               their sequence number, so they must be submitted in one order on all ranks.
+ *   Buffers     The caller owns every buffer. kolo reads inputs and writes outputs from the call
+ *               until the operation is complete, and never after that; until then the caller
+ *               must neither write an input nor touch an output. Any alignment will do.
+ *   Names       Copied during the call. At most 4096 bytes, not beginning with '#'.
+ *   Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is more
+ *               than 2^31.
+ *   Errors      A call that fails returns a status other than KOLO_OK and leaves a text for
+ *               kolo_last_error(): what, which tensor, which ranks, and the cure. A call that
+ *               returns KOLO_INVALID_ARGUMENT has done nothing. When ranks disagree, every one of
+ *               them gets the error and the buffers are as before; the job goes on.
+ *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
+ *               throw.
+ *   fork()      A context does not survive into the child: every call there with it fails.
+ *   Exit        The library never ends the process and never throws. A process that ends without
+ *               kolo_shutdown() is a lost peer to the others.
+ */
+#ifndef KOLO_KOLO_H_
+#define KOLO_KOLO_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KOLO_VERSION_MAJOR 0
+#define KOLO_VERSION_MINOR 1
+#define KOLO_VERSION_PATCH 0
+/* Changes when programs built with an older header cannot run with the library. */
+#define KOLO_ABI_VERSION 1
+
+#if defined(__GNUC__)
+#define KOLO_API __attribute__((visibility("default")))
+#else
+#define KOLO_API
+#endif
+
+/* Enums hold any 32-bit number in both languages, so that an unknown one can be refused. */
+#ifdef __cplusplus
+#define KOLO_ENUM_BASE : int32_t
+#else
+#define KOLO_ENUM_BASE
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Words -------------------------------------------------------------------------------- */
+
+/* Numbers are never changed; new ones may be added. */
+typedef enum kolo_status KOLO_ENUM_BASE {
+  KOLO_OK = 0,
+  KOLO_INVALID_ARGUMENT = 1, /* the call itself is wrong; nothing happened */
+  KOLO_MISMATCH = 2,         /* ranks disagree about an operation; all of them get this */
+  KOLO_DUPLICATE_NAME = 3,   /* an operation of that name is still running on this rank */
+  KOLO_NOT_INITIALIZED = 4,  /* the context is shut down, or belongs to a parent process */
+  KOLO_WOULD_DEADLOCK = 5,   /* a wait inside a callback, or inside an open group */
+  KOLO_ABORTED = 6,          /* ended by kolo_abort() or kolo_shutdown(), here or elsewhere */
+  KOLO_PEER_LOST = 7,        /* a rank died, froze or was cut off */
+  KOLO_TIMED_OUT = 8,        /* the time that an option allows has passed */
+  KOLO_RESOURCE = 9,         /* out of memory, descriptors or the like */
+  KOLO_INTERNAL = 10,        /* a defect of kolo; the context is unusable */
+  KOLO_UNSUPPORTED = 11,     /* this build, version or machine cannot do it */
+  KOLO_IN_PROGRESS = 12      /* a wait's own time has passed; the request is alive */
+} kolo_status;
+
+/* NCCL's numbers for NCCL's types, then kolo's own. */
+typedef enum kolo_dtype KOLO_ENUM_BASE {
+  KOLO_INT8 = 0,
+  KOLO_UINT8 = 1,
+  KOLO_INT32 = 2,
+  KOLO_UINT32 = 3,
+  KOLO_INT64 = 4,
+  KOLO_UINT64 = 5,
+  KOLO_FLOAT16 = 6, /* IEEE 754 binary16; sums are kept in 32 bits on the way */
+  KOLO_FLOAT32 = 7,
+  KOLO_FLOAT64 = 8,
+  KOLO_BFLOAT16 = 9,     /* the upper half of a float32; sums are kept in 32 bits on the way */
+  KOLO_FLOAT8_E4M3 = 10, /* 8-bit floats are moved (allgather, broadcast), never reduced */
+  KOLO_FLOAT8_E5M2 = 11,
+  KOLO_BOOL = 12, /* one byte; 0 is false, anything else true; results are 0 or 1 */
+  KOLO_INT16 = 13,
+  KOLO_UINT16 = 14
+} kolo_dtype;
+
+/* NCCL's numbers. Integers wrap around. On bool, sum and max mean "or", prod and min mean "and",
+ * and avg is KOLO_INVALID_ARGUMENT. */
+typedef enum kolo_op KOLO_ENUM_BASE {
+  KOLO_SUM = 0,
+  KOLO_PROD = 1,
+  KOLO_MAX = 2,
+  KOLO_MIN = 3,
+  KOLO_AVG = 4 /* the sum divided by the number of ranks; integers round towards zero */
+} kolo_op;
+
+typedef enum kolo_log_level KOLO_ENUM_BASE {
+  KOLO_LOG_ERROR = 0,
+  KOLO_LOG_WARNING = 1,
+  KOLO_LOG_INFO = 2,
+  KOLO_LOG_DEBUG = 3
+} kolo_log_level;
+
+/* This rank's membership of a job. Made by kolo_init(), ended by kolo_shutdown(); the handle itself
+ * stays valid for ever, so that a late call gets KOLO_NOT_INITIALIZED and no worse. */
+typedef struct kolo_context kolo_context;
+
+/* A set of options for kolo_init(). Owned by the caller. */
+typedef struct kolo_config kolo_config;
+
+/* Names an operation in progress, or a persistent one, of one context. A plain number: copying it
+ * copies the name, not the operation. */
+typedef uint64_t kolo_request;
+#define KOLO_REQUEST_NULL ((kolo_request)0)
+
+/* As a wait's timeout_ms: no limit. */
+#define KOLO_FOREVER ((int64_t)-1)
+
+/* Called once, on kolo's own thread and with no lock held, when an operation has ended. `text` is
+ * the error's text ("" for KOLO_OK), valid during the call. Inside, kolo_wait() and the like return
+ * KOLO_WOULD_DEADLOCK unless the request is complete already. */
+typedef void (*kolo_callback)(kolo_status status, const char* text, void* user);
+
+/* Called for each log line, from any thread, also during kolo_init(); must not call kolo. `text` is
+ * valid during the call and has no newline at its end. */
+typedef void (*kolo_log_callback)(kolo_log_level level, const char* text, void* user);
+
+/* What may be said about one operation. Begin with KOLO_OPTIONS_INIT, then set what differs:
+ *     kolo_options options = KOLO_OPTIONS_INIT;
+ *     options.name = "layer1.weight";
+ */
+typedef struct kolo_options {
+  size_t struct_size; /* sizeof(kolo_options) */
+  const char* name;   /* NULL or "": the next sequence number of the process set */
+  /* [ndim] dimensions, whose product must equal count; only compared between ranks. NULL: one
+   * dimension of count. Not NULL with ndim 0: a scalar. At most 32. */
+  const int64_t* shape;
+  int32_t ndim;
+  int32_t pset;      /* process set; 0 is the world, and the only one so far */
+  /* Allreduce of floats: inputs are multiplied by prescale, results by postscale; 1: none. 0 is an
+   * error, to catch a zeroed struct. */
+  double prescale;
+  double postscale;
+  /* From submission: not started by then, it fails with KOLO_TIMED_OUT on all ranks; 0: never. */
+  int64_t timeout_ms;
+  kolo_callback callback; /* NULL: none */
+  void* user;             /* handed to callback */
+  int32_t persistent;     /* 1: only prepare it, see kolo_start(); needs a request. Else 0 */
+  int32_t reserved;       /* 0 */
+} kolo_options;
+
+#define KOLO_OPTIONS_INIT {sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0}
+
+/* ---- Library ------------------------------------------------------------------------------ */
+
+/* The library's version, as "0.1.0". Never NULL; valid for ever. */
+KOLO_API const char* kolo_version(void);
+
+/* What this library was built with, as a JSON object. Never NULL; valid for ever. */
+KOLO_API const char* kolo_build_info(void);
+
+/* A few words for a status, e.g. "peer lost". Never NULL; valid for ever; any number is allowed. */
+KOLO_API const char* kolo_status_string(kolo_status status);
+
+/* The text of the calling thread's last failed call; "" if there was none. Never NULL; valid until
+ * this thread's next call that fails. Calls that succeed leave it alone. */
+KOLO_API const char* kolo_last_error(void);
+
+/* ---- Configuration ------------------------------------------------------------------------ */
+
+/* Makes an empty configuration in *config, to be freed with kolo_config_destroy(). Options that it
+ * does not set come from the environment (KOLO_<KEY>), else from their defaults.
+ * Errors: INVALID_ARGUMENT (null), RESOURCE. */
+KOLO_API kolo_status kolo_config_create(kolo_config** config);
+
+/* Sets option `key`, e.g. "fusion_threshold_bytes", to the text `value`, and checks it. Keys are
+ * the KOLO_* variables in lower case. Both strings are copied. It wins over the environment.
+ * Errors: INVALID_ARGUMENT for an unknown key or a value out of its bounds (nothing changes). */
+KOLO_API kolo_status kolo_config_set(kolo_config* config, const char* key, const char* value);
+
+/* The value in force for `key`: as set, else from the environment, else the default. *value is
+ * valid until this thread's next kolo_config_get(). A NULL config asks without any setting.
+ * Errors: INVALID_ARGUMENT for an unknown key or a malformed environment. */
+KOLO_API kolo_status kolo_config_get(const kolo_config* config, const char* key,
+                                     const char** value);
+
+/* Contexts made with `config` from now on hand their log lines to `callback` instead of the
+ * standard error stream; NULL restores that. `user` must outlive those contexts.
+ * Errors: INVALID_ARGUMENT (null config). */
+KOLO_API kolo_status kolo_set_log_callback(kolo_config* config, kolo_log_callback callback,
+                                           void* user);
+
+/* Frees a configuration; contexts made with it are not affected. NULL is allowed. */
+KOLO_API kolo_status kolo_config_destroy(kolo_config* config);
+
+/* ---- Context ------------------------------------------------------------------------------ */
+
+/* Joins the job: meets all other ranks, and makes the connections. Rank, size and meeting point
+ * come from `config`, else from kolorun's or torchrun's environment; with neither, the job has one
+ * rank.
+ * `config` may be NULL, and is not needed afterwards. On error *context is NULL.
+ * A process may hold several contexts if they are different ranks or jobs (ranks as threads).
+ * Blocks until all ranks are there, at most start_timeout_ms.
+ * Errors: INVALID_ARGUMENT (malformed options or environment, an incomplete launcher's environment,
+ * a context that is this rank of this job already lives in the process), TIMED_OUT (names
+ * the missing ranks), PEER_LOST, MISMATCH, RESOURCE, UNSUPPORTED (another ABI). */
+static inline kolo_status kolo_init(const kolo_config* config, kolo_context** context);
+
+/* What kolo_init() calls, with the header's KOLO_ABI_VERSION. */
+KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** context,
+                                   int32_t abi_version);
+
+/* Leaves the job. Operations that have not started end with KOLO_ABORTED, on all ranks; those that
+ * have started are finished first. Calls of other threads return. Whatever the status, the
+ * context is over: later calls return KOLO_NOT_INITIALIZED, also a second shutdown.
+ * A following kolo_init() joins again, if all ranks do.
+ * Blocks at most shutdown_timeout_ms and some.
+ * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what broke the
+ * context before. */
+KOLO_API kolo_status kolo_shutdown(kolo_context* context);
+
+/* Ends every operation of the context, pending and later, on all ranks, with KOLO_ABORTED. The text
+ * that they get holds `reason` (may be NULL) and this rank. kolo_shutdown() is still due.
+ * Errors: NOT_INITIALIZED, or what broke the context before. */
+KOLO_API kolo_status kolo_abort(kolo_context* context, const char* reason);
+
+/* KOLO_OK while the context works; otherwise the status that broke it, e.g. KOLO_PEER_LOST. */
+KOLO_API kolo_status kolo_health(kolo_context* context);
+
+/* Puts a JSON object into *json: ranks, hosts, roads, options in force, counters. Valid until this
+ * thread's next kolo_info(). Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_info(kolo_context* context, const char** json);
+
+/* This rank's number, the number of ranks, and the same among the ranks of this host. -1 if the
+ * context is NULL or shut down. */
+KOLO_API int32_t kolo_rank(kolo_context* context);
+KOLO_API int32_t kolo_size(kolo_context* context);
+KOLO_API int32_t kolo_local_rank(kolo_context* context);
+KOLO_API int32_t kolo_local_size(kolo_context* context);
+
+/* ---- Collectives --------------------------------------------------------------------------
+ *
+ * `options` NULL means KOLO_OPTIONS_INIT.
+ *
+ * `request` says how the call behaves:
+ *   NULL          it blocks until the operation is complete, and returns its status; inside a group
+ *                 that this thread has open, it joins the group and returns.
+ *   not NULL      it returns at once, with *request to be completed by kolo_wait(), kolo_wait_all()
+ *                 or kolo_test(). On error *request is KOLO_REQUEST_NULL.
+ *
+ * Errors of the call: INVALID_ARGUMENT, DUPLICATE_NAME (until the earlier operation of that name
+ * is complete), NOT_INITIALIZED, RESOURCE, WOULD_DEADLOCK (a blocking call in a callback), or what
+ * broke the context. Errors of the operation: MISMATCH, ABORTED, PEER_LOST, TIMED_OUT, RESOURCE,
+ * INTERNAL. */
+
+/* output[i] = op over all ranks of input[i], for i < count.
+ * input: [count] elements. output: [count], the same on every rank, bit for bit. In place when
+ * equal; otherwise they must not overlap. */
+KOLO_API kolo_status kolo_allreduce(kolo_context* context, const void* input, void* output,
+                                    size_t count, kolo_dtype dtype, kolo_op op,
+                                    const kolo_options* options, kolo_request* request);
+
+/* Every rank gets every rank's input, in rank order.
+ * input: [count] elements, the same count on all ranks. output: [size * count]. In place when
+ * input == output + rank * count; otherwise they must not overlap. A scalar shape is refused. */
+KOLO_API kolo_status kolo_allgather(kolo_context* context, const void* input, void* output,
+                                    size_t count, kolo_dtype dtype, const kolo_options* options,
+                                    kolo_request* request);
+
+/* Every rank gets the root's input.
+ * input: [count] elements; read on rank `root` only, elsewhere it is ignored and may be NULL.
+ * output: [count], written on every rank. In place when equal. */
+KOLO_API kolo_status kolo_broadcast(kolo_context* context, const void* input, void* output,
+                                    size_t count, kolo_dtype dtype, int32_t root,
+                                    const kolo_options* options, kolo_request* request);
+
+/* Complete when all ranks have called it. Says nothing about other operations in progress. */
+KOLO_API kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
+                                  kolo_request* request);
+
+/* Opens a group for the calling thread: collectives that it submits until kolo_group_end() are one
+ * unit, which starts when all of its members are ready on all ranks, and fails as a whole. Groups
+ * pair by `name` (NULL or "": the next sequence number), members by theirs; their order within the
+ * group does not matter. Errors: INVALID_ARGUMENT (a group is open already; a bad name). */
+KOLO_API kolo_status kolo_group_begin(kolo_context* context, const char* name);
+
+/* Closes and submits the group that the calling thread has open. A NULL `request` blocks; otherwise
+ * *request stands for the whole group. The members' own requests, if asked for, stay due. If any
+ * member was refused, so is the group: nothing was submitted. An empty group is complete at once.
+ * Errors: INVALID_ARGUMENT (no group is open), and as for the collectives. */
+KOLO_API kolo_status kolo_group_end(kolo_context* context, kolo_request* request);
+
+/* ---- Requests -----------------------------------------------------------------------------
+ *
+ * A request that these functions find complete is released and set to KOLO_REQUEST_NULL, unless it
+ * is persistent. Completing KOLO_REQUEST_NULL, or a persistent request that has not been started,
+ * is KOLO_OK at once. One request is completed by one thread. */
+
+/* Makes one bounded attempt at progress; never blocks. *done is 1 if the operation is complete, and
+ * the result is its status; *done is 0 and the result KOLO_OK if not yet.
+ * Errors: INVALID_ARGUMENT (null, or no request of this context), NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_test(kolo_context* context, kolo_request* request, int32_t* done);
+
+/* Blocks until the operation is complete, at most `timeout_ms` (KOLO_FOREVER: no limit;
+ * 0: not at all), and returns its status, or KOLO_IN_PROGRESS when the time has passed and the
+ * request is alive.
+ * Errors: as kolo_test(); WOULD_DEADLOCK in a callback, or for a member of an open group. */
+KOLO_API kolo_status kolo_wait(kolo_context* context, kolo_request* request, int64_t timeout_ms);
+
+/* Completes all `count` requests within one `timeout_ms`. Returns the first error in their order;
+ * else KOLO_IN_PROGRESS if some are not complete: those are the ones that are not yet
+ * KOLO_REQUEST_NULL (persistent ones: ask kolo_test()). */
+KOLO_API kolo_status kolo_wait_all(kolo_context* context, kolo_request* requests, size_t count,
+                                   int64_t timeout_ms);
+
+/* Starts `count` persistent requests, prepared by a collective whose option `persistent` was 1.
+ * What that call was given (buffers, name, options) holds for every start, until
+ * kolo_request_free().
+ * Returns at once; each start is completed by kolo_wait() and the like, after which it may be
+ * started again. On error none has been started.
+ * Errors: INVALID_ARGUMENT (not persistent), DUPLICATE_NAME (still running), NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size_t count);
+
+/* Gives a request up, and sets it to KOLO_REQUEST_NULL. An operation in progress goes on
+ * unobserved, and its buffers stay kolo's until it ends (a callback still tells); a persistent one
+ * is over.
+ * KOLO_REQUEST_NULL is allowed. Errors: INVALID_ARGUMENT, NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_request_free(kolo_context* context, kolo_request* request);
+
+static inline kolo_status kolo_init(const kolo_config* config, kolo_context** context) {
+  return kolo_init_abi(config, context, KOLO_ABI_VERSION);
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KOLO_KOLO_H_ */
