@@ -1,0 +1,96 @@
+// Frame: what one rank says to a linked rank at one moment, and its codec (Protobuf, lite).
+//
+// Reports go up (facts, toggles, joins, expiries), the ordered stream comes down (items), notices
+// go everywhere. decode() accepts only well-formed frames: every number in range, bounded sizes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/unit.h"
+
+namespace kolo::internal {
+
+struct Fact {
+  UnitPtr unit;          // first sight; else null and the id speaks
+  std::uint64_t id = 0;
+  bool parity = false;
+  std::vector<int> ranks;  // empty: the sender
+};
+
+struct Toggle {
+  std::uint64_t id = 0;
+  bool parity = false;
+  bool operator==(const Toggle&) const = default;
+};
+
+struct Expiry {
+  UnitKey key;
+  int rank = 0;
+};
+
+struct Joined {
+  std::uint32_t process_set = 0;
+  int rank = 0;
+};
+
+struct UnitOrder {
+  std::uint64_t id = 0;  // 0: not cached
+  UnitPtr unit;          // on the wire only when the id is new or 0
+  bool first_sight = false;
+  std::vector<int> absent;  // joined ranks, which give the neutral element
+};
+
+struct Run {
+  std::vector<UnitOrder> units;
+  // Each cut is one fused operation: places among the run's tensors, counted over its units.
+  std::vector<std::vector<std::uint32_t>> cuts;
+};
+struct Failure {
+  UnitKey key;
+  std::vector<int> ranks;  // whose submission fails
+  Status status;
+};
+struct Evict {
+  std::uint64_t id = 0;
+};
+struct JoinDone {
+  std::uint32_t process_set = 0;
+  int last_rank = 0;
+};
+using Item = std::variant<Run, Failure, Evict, JoinDone>;
+
+struct Notice {
+  enum class Kind : std::int32_t { kAbort = 0, kLost = 1, kGoodbye = 2 };
+  Kind kind = Kind::kAbort;
+  int rank = 0;
+  std::string text;
+  // Goodbye: how many runs of each process set the rank has taken part in, and will finish.
+  std::map<std::uint32_t, std::uint64_t> through;
+};
+
+struct Frame {
+  std::uint64_t generation = 0;
+  std::vector<Fact> facts;
+  std::vector<Toggle> toggles;
+  std::vector<Joined> joined;
+  std::vector<Expiry> expired;
+  std::vector<Item> items;
+  std::vector<Notice> notices;
+
+  [[nodiscard]] bool empty() const {
+    return facts.empty() && toggles.empty() && joined.empty() && expired.empty() &&
+           items.empty() && notices.empty();
+  }
+};
+
+[[nodiscard]] std::string encode(const Frame& frame);
+// INVALID_ARGUMENT for anything that encode() cannot have written.
+[[nodiscard]] Result<Frame> decode(std::string_view bytes);
+
+}  // namespace kolo::internal

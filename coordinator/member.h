@@ -1,0 +1,95 @@
+// Member: one rank's own side of the negotiation. It publishes what its program submits and
+// follows the ordered stream of its host. Pure state; one user at a time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/frame.h"
+#include "coordinator/topology.h"
+
+namespace kolo::internal {
+
+using Ticket = std::uint64_t;  // names a local submission; 0: none
+
+// A unit of a plan as this rank sees it.
+struct PlannedUnit {
+  Ticket ticket = 0;  // 0: this rank has joined, and gives the neutral element
+  UnitPtr unit;
+  std::vector<int> absent;
+  std::uint64_t run = 0;  // number of this run among those of the process set; 0: not for us
+};
+
+// What to execute, in order: each cut is one fused operation.
+struct Plan {
+  std::vector<PlannedUnit> units;
+  std::vector<std::vector<std::uint32_t>> cuts;  // places over the tensors of `units`; never empty
+};
+
+struct Finished {
+  Ticket ticket = 0;
+  Status status;
+};
+
+class Member {
+ public:
+  Member(const Topology& topology, int rank) : topology_(topology), rank_(rank) {}
+
+  // DUPLICATE_NAME while an earlier submission of the same name is under way.
+  // A unit with `invalid` set is only told to the others; its ticket must be 0.
+  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline);
+  // Everything submitted so far goes out before the word that this rank has joined.
+  void join(std::uint32_t process_set);
+  void tick(Nanos now);  // publishes deadlines that have passed
+  [[nodiscard]] Nanos next_deadline() const;
+
+  // One step of the host's ordered stream; a plan if it is a run that concerns this rank.
+  std::optional<Plan> apply(const Item& item, std::vector<Finished>& finished);
+
+  // All submissions not yet ordered, in sets for which `concerned`; they are forgotten.
+  std::vector<Ticket> give_up(const std::function<bool(std::uint32_t set)>& concerned);
+
+  // What there is to publish since the last call: facts, toggles, joins, expiries.
+  [[nodiscard]] Frame take_report() { return std::exchange(report_, {}); }
+  [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& runs() const { return runs_; }
+  // Runs of this set are not for us any more: its members leave.
+  void close_set(std::uint32_t process_set) { closed_.insert(process_set); }
+
+ private:
+  struct Pending {
+    Ticket ticket = 0;
+    UnitPtr unit;
+    Nanos deadline = kNever;
+    bool expired = false;  // has been published as expired
+    std::optional<std::pair<Ticket, UnitPtr>> next;  // waits behind a refused submission
+    Nanos next_deadline = kNever;
+  };
+  struct Known {
+    UnitPtr unit;
+    bool ordered_parity = false;
+  };
+
+  void publish(Pending& pending);
+  void finish_pending(const UnitKey& key);
+  std::optional<Plan> apply_run(const Run& run);
+  void apply_failure(const Failure& failure, std::vector<Finished>& finished);
+  void apply_evict(std::uint64_t id);
+
+  const Topology& topology_;
+  int rank_;
+  std::map<UnitKey, Pending> pending_;
+  std::unordered_map<std::uint64_t, Known> by_id_;
+  std::map<UnitKey, std::uint64_t> id_of_;
+  std::map<std::uint32_t, std::uint64_t> runs_;
+  std::set<std::uint32_t> joined_;
+  std::set<std::uint32_t> closed_;
+  Frame report_;
+};
+
+}  // namespace kolo::internal

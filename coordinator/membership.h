@@ -1,0 +1,38 @@
+// Membership: the generation a rank lives in, who has left it cleanly, and what broke it.
+// Pure state. A frame of another generation is not of this membership and must not act.
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+#include "base/status.h"
+
+namespace kolo::internal {
+
+class Membership {
+ public:
+  explicit Membership(std::uint64_t generation) : generation_(generation) {}
+
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }
+  [[nodiscard]] bool accepts(std::uint64_t generation) const { return generation == generation_; }
+
+  // The first cause stays; later ones are noise of the same accident. True if this is the first.
+  bool break_with(const Status& cause) {
+    if (!broken_.is_ok()) return false;
+    broken_ = cause;
+    return true;
+  }
+  [[nodiscard]] const Status& broken() const { return broken_; }
+
+  // True if this is news.
+  bool leave(int rank) { return left_.insert(rank).second; }
+  [[nodiscard]] bool has_left(int rank) const { return left_.contains(rank); }
+  [[nodiscard]] const std::set<int>& left() const { return left_; }
+
+ private:
+  std::uint64_t generation_;
+  Status broken_;
+  std::set<int> left_;
+};
+
+}  // namespace kolo::internal

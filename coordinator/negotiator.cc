@@ -1,0 +1,365 @@
+#include "coordinator/negotiator.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace kolo::internal {
+namespace {
+
+// Leaders report late units to the root before the root itself would warn of them.
+Nanos leader_patience(const SequencerOptions& options) {
+  const Nanos limit = std::min(options.stall_warning, options.stall_abort);
+  return limit == kNever ? kNever : limit / 4;
+}
+
+template <typename T>
+void append(std::vector<T>&& from, std::vector<T>& to) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+void append_report(Frame&& report, Frame& out) {
+  append(std::move(report.facts), out.facts);
+  append(std::move(report.toggles), out.toggles);
+  append(std::move(report.joined), out.joined);
+  append(std::move(report.expired), out.expired);
+}
+
+}  // namespace
+
+Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
+                       const SequencerOptions& options)
+    : topology_(std::move(topology)),
+      rank_(rank),
+      leader_(topology_.leader_of(rank)),
+      membership_(generation),
+      member_(topology_, rank) {
+  if (leader_ == rank_) {
+    leader_role_ = std::make_unique<Leader>(topology_, topology_.host_of(rank_),
+                                            leader_patience(options));
+    host_sequencer_ = std::make_unique<Sequencer>(topology_, options, true);
+  }
+  if (rank_ == Topology::kRoot) {
+    root_sequencer_ = std::make_unique<Sequencer>(topology_, options, false);
+  }
+}
+
+Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
+  KOLO_RETURN_IF_ERROR(membership_.broken());
+  for (const int rank : membership_.left()) {
+    if (topology_.in_set(unit->key.process_set, rank)) {
+      return aborted(unit_text(*unit) + ": rank " + std::to_string(rank) +
+                     " has shut its context down. Submit before any rank calls kolo_shutdown");
+    }
+  }
+  return member_.submit(ticket, std::move(unit), deadline);
+}
+
+void Negotiator::refuse(UnitPtr unit) {
+  if (!membership_.broken().is_ok() || !membership_.left().empty()) return;
+  // A duplicate means that the name is taken by a live submission: nothing to tell.
+  static_cast<void>(member_.submit(0, std::move(unit), kNever).is_ok());
+}
+
+void Negotiator::join(std::uint32_t process_set) { member_.join(process_set); }
+
+void Negotiator::abort(const std::string& reason) {
+  hear({Notice::Kind::kAbort, rank_, reason, {}}, rank_);
+}
+
+void Negotiator::goodbye() {
+  hear({Notice::Kind::kGoodbye, rank_, {}, member_.runs()}, rank_);
+}
+
+void Negotiator::peer_lost(int rank, const std::string& reason) {
+  if (membership_.has_left(rank)) return;
+  hear({Notice::Kind::kLost, rank, reason, {}}, rank_);
+}
+
+void Negotiator::fail(const Status& cause) {
+  hear({Notice::Kind::kAbort, rank_, cause.text(), {}}, rank_);
+}
+
+// Whether a peer that knows the protocol can have sent this.
+Status Negotiator::check_frame(int from, const Frame& frame) const {
+  const auto bad = [from](const char* what) {
+    return Status(StatusCode::kInternal, "control frame from rank " + std::to_string(from) +
+                                             " breaks the protocol: " + what +
+                                             ". All ranks must run the same kolo");
+  };
+  const bool reports = !frame.facts.empty() || !frame.toggles.empty() || !frame.joined.empty() ||
+                       !frame.expired.empty();
+  const bool from_my_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
+  const bool from_a_leader = rank_ == Topology::kRoot && topology_.is_leader(from);
+  if (reports && !from_my_member && !from_a_leader) return bad("a report to the wrong rank");
+  const bool from_above = from == leader_ || (leader_ == rank_ && from == Topology::kRoot);
+  if (!frame.items.empty() && !from_above) return bad("an order from the wrong rank");
+  const auto known = [this](std::uint32_t set, int rank) {
+    return topology_.has_set(set) && rank < topology_.size() && topology_.in_set(set, rank);
+  };
+  for (const Fact& fact : frame.facts) {
+    if (!fact.unit) continue;
+    const std::uint32_t set = fact.unit->key.process_set;
+    if (!topology_.has_set(set)) return bad("an unknown process set");
+    for (const int rank : fact.ranks) {
+      if (!known(set, rank)) return bad("a rank outside of the process set");
+    }
+    if (fact.ranks.empty() && !known(set, from)) return bad("a rank outside of the process set");
+  }
+  for (const Joined& joined : frame.joined) {
+    if (!known(joined.process_set, joined.rank)) return bad("a join outside of the process set");
+  }
+  for (const Expiry& expiry : frame.expired) {
+    if (!known(expiry.key.process_set, expiry.rank)) return bad("an unknown process set");
+  }
+  for (const Notice& notice : frame.notices) {
+    if (notice.rank >= topology_.size()) return bad("a rank outside of the job");
+  }
+  return Status::ok();
+}
+
+Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
+  Result<Frame> frame = decode(bytes);
+  if (!frame) return frame.status();
+  if (!membership_.accepts(frame->generation)) return Status::ok();
+  KOLO_RETURN_IF_ERROR(check_frame(from, *frame));
+  if (topology_.leader_of(from) == rank_ && leader_ == rank_) {
+    KOLO_RETURN_IF_ERROR(take_member_report(from, *frame, now));
+  } else if (root_sequencer_) {
+    KOLO_RETURN_IF_ERROR(take_host_report(from, *frame, now));
+  }
+  if (!frame->items.empty()) {
+    if (leader_ == rank_) {
+      merge_from_root(frame->items);
+    } else {
+      follow(frame->items);
+    }
+  }
+  for (const Notice& notice : frame->notices) hear(notice, from);
+  return Status::ok();
+}
+
+// A rank of this host: host-only units to our own sequencer, the others towards the root.
+Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) {
+  const int self[] = {from};
+  for (const Fact& fact : report.facts) {
+    if (!fact.unit) continue;  // members speak of cached units by toggle
+    if (topology_.is_host_only(fact.unit->key.process_set)) {
+      host_sequencer_->add(self, fact.unit, now);
+    } else {
+      leader_role_->add(self, fact.unit, now);
+    }
+  }
+  for (const Toggle& toggle : report.toggles) {
+    if (ResponseCache::is_host_id(toggle.id)) {
+      KOLO_RETURN_IF_ERROR(host_sequencer_->add_toggle(self, toggle, now));
+    } else {
+      KOLO_RETURN_IF_ERROR(leader_role_->add_toggle(from, toggle, now));
+    }
+  }
+  for (const Joined& joined : report.joined) {
+    if (topology_.is_host_only(joined.process_set)) {
+      host_sequencer_->add_joined(joined.process_set, from);
+    } else {
+      leader_role_->add_joined(joined.process_set, from);
+    }
+  }
+  for (const Expiry& expiry : report.expired) {
+    if (topology_.is_host_only(expiry.key.process_set)) {
+      host_sequencer_->expire(expiry.key, from);
+    } else {
+      leader_role_->expire(expiry.key, from);
+    }
+  }
+  return Status::ok();
+}
+
+// A host's leader, on the root.
+Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
+  const int host = topology_.host_of(from);
+  for (const Fact& fact : report.facts) {
+    if (fact.unit) {
+      root_sequencer_->add(fact.ranks, fact.unit, now);
+    } else {
+      KOLO_RETURN_IF_ERROR(
+          root_sequencer_->add_toggle(fact.ranks, {fact.id, fact.parity}, now));
+    }
+  }
+  for (const Toggle& toggle : report.toggles) {
+    KOLO_RETURN_IF_ERROR(root_sequencer_->add_host_toggle(host, toggle, now));
+  }
+  for (const Joined& joined : report.joined) {
+    root_sequencer_->add_joined(joined.process_set, joined.rank);
+  }
+  for (const Expiry& expiry : report.expired) root_sequencer_->expire(expiry.key, expiry.rank);
+  return Status::ok();
+}
+
+// The host's sequence, as every rank of the host sees it.
+void Negotiator::follow(const std::vector<Item>& items) {
+  if (!membership_.broken().is_ok()) return;
+  std::vector<Finished> finished;
+  for (const Item& item : items) {
+    if (auto plan = member_.apply(item, finished)) actions_.emplace_back(Execute{std::move(*plan)});
+    if (const auto* done = std::get_if<JoinDone>(&item)) {
+      if (topology_.in_set(done->process_set, rank_)) {
+        actions_.emplace_back(JoinEnded{done->process_set, done->last_rank});
+      }
+    }
+  }
+  for (Finished& one : finished) {
+    actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
+  }
+}
+
+void Negotiator::merge_from_root(const std::vector<Item>& items) {
+  for (const Item& item : items) leader_role_->observe(item);
+  for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
+    if (rank == rank_) continue;
+    auto& out = frame_to(rank).items;
+    out.insert(out.end(), items.begin(), items.end());
+  }
+  follow(items);
+}
+
+void Negotiator::hear(const Notice& notice, int from) {
+  if (notice.kind == Notice::Kind::kGoodbye) {
+    if (!membership_.leave(notice.rank)) return;
+    spread(notice, from);
+    rank_leaves(notice);
+    return;
+  }
+  const std::string who = "rank " + std::to_string(notice.rank);
+  const Status cause = notice.kind == Notice::Kind::kLost
+                           ? kolo::internal::peer_lost(who + ": " + notice.text)
+                           : aborted(who + " ended the context: " + notice.text);
+  if (!membership_.break_with(cause)) return;
+  spread(notice, from);
+  for (const Ticket ticket : member_.give_up([](std::uint32_t) { return true; })) {
+    actions_.emplace_back(Finish{ticket, cause});
+  }
+  actions_.emplace_back(Broken{cause});
+}
+
+void Negotiator::rank_leaves(const Notice& notice) {
+  const Status cause =
+      aborted("rank " + std::to_string(notice.rank) +
+              " has shut its context down. Wait for every operation on all ranks before any rank "
+              "calls kolo_shutdown");
+  const auto concerned = [&](std::uint32_t set) { return topology_.in_set(set, notice.rank); };
+  for (const Ticket ticket : member_.give_up(concerned)) {
+    actions_.emplace_back(Finish{ticket, cause});
+  }
+  for (const std::uint32_t set : topology_.set_ids()) {
+    if (!concerned(set) || !topology_.in_set(set, rank_)) continue;
+    member_.close_set(set);
+    const auto runs = notice.through.find(set);
+    const std::uint64_t through = runs == notice.through.end() ? 0 : runs->second;
+    actions_.emplace_back(RankLeft{notice.rank, set, through, cause});
+  }
+}
+
+// To every linked rank but the one it came from: members and, between leaders, the root.
+void Negotiator::spread(const Notice& notice, int except) {
+  std::set<int> linked;
+  if (leader_ != rank_) {
+    linked.insert(leader_);
+  } else {
+    for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) linked.insert(rank);
+    if (rank_ == Topology::kRoot) {
+      for (const int rank : topology_.leaders()) linked.insert(rank);
+    } else {
+      linked.insert(Topology::kRoot);
+    }
+  }
+  for (const int rank : linked) {
+    if (rank != rank_ && rank != except) frame_to(rank).notices.push_back(notice);
+  }
+}
+
+void Negotiator::tick(Nanos now) {
+  member_.tick(now);
+  if (leader_role_) leader_role_->tick(now);
+  if (host_sequencer_) host_sequencer_->tick(now);
+  if (root_sequencer_) root_sequencer_->tick(now);
+}
+
+Nanos Negotiator::next_deadline(Nanos now) const {
+  Nanos next = member_.next_deadline();
+  if (leader_role_) next = std::min(next, leader_role_->next_deadline());
+  if (host_sequencer_) next = std::min(next, host_sequencer_->next_deadline(now));
+  if (root_sequencer_) next = std::min(next, root_sequencer_->next_deadline(now));
+  return next;
+}
+
+// Moves what the roles have to say one step further. False when all is quiet.
+bool Negotiator::route_once(Nanos now) {
+  bool moved = false;
+  if (Frame report = member_.take_report(); !report.empty()) {
+    moved = true;
+    if (leader_ == rank_) {
+      KOLO_CHECK(take_member_report(rank_, report, now).is_ok());
+    } else {
+      append_report(std::move(report), frame_to(leader_));
+    }
+  }
+  if (leader_role_) {
+    if (Frame report = leader_role_->take_report(); !report.empty()) {
+      moved = true;
+      if (rank_ == Topology::kRoot) {
+        KOLO_CHECK(take_host_report(rank_, report, now).is_ok());
+      } else {
+        append_report(std::move(report), frame_to(Topology::kRoot));
+      }
+    }
+  }
+  if (root_sequencer_) {
+    if (const std::vector<Item> items = root_sequencer_->drain(); !items.empty()) {
+      moved = true;
+      for (const int rank : topology_.leaders()) {
+        if (rank == rank_) continue;
+        auto& out = frame_to(rank).items;
+        out.insert(out.end(), items.begin(), items.end());
+      }
+      merge_from_root(items);
+    }
+  }
+  if (host_sequencer_) {
+    if (const std::vector<Item> items = host_sequencer_->drain(); !items.empty()) {
+      moved = true;
+      for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
+        if (rank == rank_) continue;
+        auto& out = frame_to(rank).items;
+        out.insert(out.end(), items.begin(), items.end());
+      }
+      follow(items);
+    }
+  }
+  return moved;
+}
+
+std::vector<Action> Negotiator::drain(Nanos now) {
+  while (route_once(now)) {
+  }
+  for (Sequencer* sequencer : {host_sequencer_.get(), root_sequencer_.get()}) {
+    if (sequencer == nullptr) continue;
+    for (std::string& text : sequencer->take_warnings()) {
+      actions_.emplace_back(Warn{std::move(text)});
+    }
+  }
+  flush_frames();
+  return std::exchange(actions_, {});
+}
+
+Frame& Negotiator::frame_to(int rank) { return outgoing_[rank]; }
+
+void Negotiator::flush_frames() {
+  for (auto& [rank, frame] : outgoing_) {
+    if (frame.empty()) continue;
+    frame.generation = membership_.generation();
+    actions_.emplace_back(SendFrame{rank, encode(frame)});
+    frame = {};
+  }
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,110 @@
+// Negotiator: one rank's part in the agreement on what runs when. Composes the roles that this
+// rank has (member; leader of its host; root of the job) and routes between them and the links.
+//
+// Pure: events go in through the calls below, actions come out of drain(). No thread, lock, socket
+// or clock; one user at a time. The same events give the same actions.
+//
+//   member --report--> leader --report--> root        facts, toggles, joins, expiries
+//   member <--items--- leader <--items--- root        the ordered stream
+//
+// The leader merges the root's stream with its own host-only runs into the host's sequence.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "coordinator/leader.h"
+#include "coordinator/member.h"
+#include "coordinator/membership.h"
+#include "coordinator/sequencer.h"
+#include "coordinator/topology.h"
+
+namespace kolo::internal {
+
+struct SendFrame {
+  int rank = 0;
+  std::string bytes;
+};
+struct Execute {
+  Plan plan;
+};
+struct Finish {  // a submission ends without having run
+  Ticket ticket = 0;
+  Status status;
+};
+struct Warn {
+  std::string text;
+};
+struct JoinEnded {
+  std::uint32_t process_set = 0;
+  int last_rank = 0;
+};
+// `rank` leaves: runs of `process_set` beyond `through` will not get its part.
+struct RankLeft {
+  int rank = 0;
+  std::uint32_t process_set = 0;
+  std::uint64_t through = 0;
+  Status status;
+};
+// The context is broken: everything under way ends with this status.
+struct Broken {
+  Status status;
+};
+using Action = std::variant<SendFrame, Execute, Finish, Warn, JoinEnded, RankLeft, Broken>;
+
+class Negotiator {
+ public:
+  Negotiator(Topology topology, int rank, std::uint64_t generation,
+             const SequencerOptions& options);
+
+  // This rank's program. An error concerns the call and leaves no trace.
+  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline);
+  // Tells the others of a submission that was refused here, so that theirs fails too.
+  void refuse(UnitPtr unit);
+  void join(std::uint32_t process_set);
+  void abort(const std::string& reason);
+  void goodbye();
+
+  // The links. An error breaks the context (the caller passes it to fail()).
+  Status receive(int from, std::string_view bytes, Nanos now);
+  void peer_lost(int rank, const std::string& reason);
+  // This rank itself can go on no more: tells the others.
+  void fail(const Status& cause);
+  void tick(Nanos now);
+
+  // What follows from all that: to be called after any of the above, until it returns nothing.
+  [[nodiscard]] std::vector<Action> drain(Nanos now);
+  // When tick() has something to do, at the latest.
+  [[nodiscard]] Nanos next_deadline(Nanos now) const;
+  [[nodiscard]] const Status& broken() const { return membership_.broken(); }
+
+ private:
+  Status check_frame(int from, const Frame& frame) const;
+  Status take_member_report(int from, const Frame& report, Nanos now);
+  Status take_host_report(int from, const Frame& report, Nanos now);
+  void follow(const std::vector<Item>& items);
+  void merge_from_root(const std::vector<Item>& items);
+  void hear(const Notice& notice, int from);
+  void spread(const Notice& notice, int except);
+  void rank_leaves(const Notice& notice);
+  bool route_once(Nanos now);
+  void flush_frames();
+  Frame& frame_to(int rank);
+
+  Topology topology_;
+  int rank_;
+  int leader_;
+  Membership membership_;
+  Member member_;
+  std::unique_ptr<Leader> leader_role_;           // on the leader of a host
+  std::unique_ptr<Sequencer> host_sequencer_;     // on the leader of a host
+  std::unique_ptr<Sequencer> root_sequencer_;     // on the root
+  std::map<int, Frame> outgoing_;                 // by linked rank
+  std::vector<Action> actions_;
+};
+
+}  // namespace kolo::internal

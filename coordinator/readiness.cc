@@ -1,0 +1,73 @@
+#include "coordinator/readiness.h"
+
+#include <algorithm>
+
+namespace kolo::internal {
+
+bool PendingUnit::has(int rank) const {
+  return std::any_of(variants.begin(), variants.end(), [rank](const Variant& variant) {
+    return std::binary_search(variant.ranks.begin(), variant.ranks.end(), rank);
+  });
+}
+
+std::vector<int> PendingUnit::present() const {
+  std::vector<int> ranks;
+  for (const Variant& variant : variants) {
+    ranks.insert(ranks.end(), variant.ranks.begin(), variant.ranks.end());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::vector<int> PendingUnit::present_by(std::uint64_t id) const {
+  for (const Variant& variant : variants) {
+    if (variant.id == id) return variant.ranks;
+  }
+  return {};
+}
+
+std::vector<int> PendingUnit::missing(const std::vector<int>& expected) const {
+  std::vector<int> ranks;
+  for (const int rank : expected) {
+    if (!has(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool ReadinessTable::add(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
+  auto [it, is_new] = pending_.try_emplace(unit->key);
+  PendingUnit& pending = it->second;
+  if (is_new) pending.first_seen = now;
+  if (pending.has(rank)) return false;
+  for (Variant& variant : pending.variants) {
+    if (variant.id == id && (variant.unit == unit || *variant.unit == *unit)) {
+      variant.ranks.insert(std::upper_bound(variant.ranks.begin(), variant.ranks.end(), rank),
+                           rank);
+      return true;
+    }
+  }
+  pending.variants.push_back({unit, id, {rank}});
+  return true;
+}
+
+bool ReadinessTable::is_complete(const UnitKey& key, const std::vector<int>& expected) const {
+  const auto it = pending_.find(key);
+  if (it == pending_.end()) return false;
+  return std::all_of(expected.begin(), expected.end(),
+                     [&](int rank) { return it->second.has(rank); });
+}
+
+std::optional<PendingUnit> ReadinessTable::take(const UnitKey& key) {
+  const auto it = pending_.find(key);
+  if (it == pending_.end()) return std::nullopt;
+  PendingUnit pending = std::move(it->second);
+  pending_.erase(it);
+  return pending;
+}
+
+const PendingUnit* ReadinessTable::find(const UnitKey& key) const {
+  const auto it = pending_.find(key);
+  return it == pending_.end() ? nullptr : &it->second;
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,187 @@
+#include "coordinator/sequencer.h"
+
+#include <algorithm>
+
+#include "coordinator/mismatch.h"
+
+namespace kolo::internal {
+namespace {
+
+constexpr std::size_t kMaxOwed = 4096;
+
+}  // namespace
+
+std::vector<int> Sequencer::expected_ranks(std::uint32_t process_set) const {
+  std::vector<int> expected = topology_.ranks_of_set(process_set);
+  const auto joined = joined_.find(process_set);
+  if (joined != joined_.end()) {
+    std::erase_if(expected, [&](int rank) { return joined->second.contains(rank); });
+  }
+  return expected;
+}
+
+void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
+  for (const int rank : ranks) add_one(rank, unit, 0, now);
+  check_complete(unit->key);
+}
+
+Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now) {
+  const UnitPtr unit = toggles_.unit_of(toggle.id);
+  if (unit == nullptr) {
+    return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
+                                       ". All ranks must run the same kolo"};
+  }
+  for (const int rank : ranks) {
+    switch (toggles_.hear(rank, toggle)) {
+      case ToggleBook::Answer::kCounts: add_one(rank, unit, toggle.id, now); break;
+      case ToggleBook::Answer::kCountsInFull: add_one(rank, unit, 0, now); break;
+      case ToggleBook::Answer::kStale:
+      case ToggleBook::Answer::kUnknown: break;
+    }
+  }
+  check_complete(unit->key);
+  return Status::ok();
+}
+
+Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
+  std::vector<int> ranks;
+  if (const UnitPtr unit = toggles_.unit_of(toggle.id)) {
+    ranks = topology_.ranks_of_set(unit->key.process_set);
+    std::erase_if(ranks, [&](int rank) { return topology_.host_of(rank) != host; });
+  }
+  return add_toggle(ranks, toggle, now);
+}
+
+void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
+  const auto owed = owed_.find(unit->key);
+  if (owed != owed_.end() && owed->second.ranks.erase(rank) > 0) {
+    failures_.emplace_back(Failure{unit->key, {rank}, owed->second.status});
+    if (owed->second.ranks.empty()) owed_.erase(owed);
+    return;
+  }
+  table_.add(rank, unit, id, now);
+}
+
+void Sequencer::check_complete(const UnitKey& key) {
+  if (!table_.is_complete(key, expected_ranks(key.process_set))) return;
+  ready_.push_back(*table_.take(key));
+}
+
+void Sequencer::add_joined(std::uint32_t process_set, int rank) {
+  auto& joined = joined_[process_set];
+  joined.insert(rank);
+  std::vector<UnitKey> keys;
+  for (auto it = table_.all().lower_bound({process_set, {}});
+       it != table_.all().end() && it->first.process_set == process_set; ++it) {
+    keys.push_back(it->first);
+  }
+  for (const UnitKey& key : keys) check_complete(key);
+  if (joined.size() == topology_.ranks_of_set(process_set).size()) {
+    join_ends_.push_back({process_set, rank});
+    joined_.erase(process_set);
+  }
+}
+
+void Sequencer::expire(const UnitKey& key, int rank) {
+  const PendingUnit* pending = table_.find(key);
+  if (pending != nullptr && pending->has(rank)) {
+    fail_late(key, "its time limit on " + ranks_text({rank}) + " has passed");
+  }
+}
+
+void Sequencer::fail_late(const UnitKey& key, const std::string& cause) {
+  const PendingUnit pending = *table_.take(key);
+  const std::vector<int> missing = pending.missing(expected_ranks(key.process_set));
+  Status status = timed_out(unit_text(*pending.variants.front().unit) + ": " + cause +
+                            " while it was missing on " + ranks_text(missing) +
+                            ". Submit it on every rank, or raise the limit");
+  Owed owed{{missing.begin(), missing.end()}, status};
+  failures_.emplace_back(Failure{key, pending.present(), std::move(status)});
+  if (const auto* cached = cache_.find(key)) evict(*cached, &pending, failures_);
+  if (owed_.insert_or_assign(key, std::move(owed)).second) owed_order_.push_back(key);
+  while (owed_order_.size() > kMaxOwed) {
+    owed_.erase(owed_order_.front());
+    owed_order_.pop_front();
+  }
+}
+
+void Sequencer::tick(Nanos now) {
+  std::vector<LateUnit> waiting;
+  for (const auto& [key, pending] : table_.all()) {
+    waiting.push_back({pending.variants.front().unit, pending.first_seen,
+                       pending.missing(expected_ranks(key.process_set))});
+  }
+  if (waiting.empty()) return;
+  const StallDetector::Verdict verdict = stalls_.observe(waiting, now);
+  if (!verdict.warning.empty()) warnings_.push_back(verdict.warning);
+  for (const UnitKey& key : verdict.expired) fail_late(key, "the stall limit has passed");
+}
+
+Nanos Sequencer::next_deadline(Nanos now) const {
+  Nanos next = kNever;
+  for (const auto& [key, pending] : table_.all()) {
+    next = std::min(next, stalls_.next_look(pending.first_seen, now));
+  }
+  return next;
+}
+
+// Takes the id out of use and says so in `items`. `pending`: the unit's entry, if it has one.
+void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
+                      std::vector<Item>& items) {
+  items.emplace_back(Evict{cached.id});
+  cache_.erase(cached.id);
+  toggles_.retire(cached.id, pending == nullptr ? std::vector<int>{}
+                                                : pending->present_by(cached.id));
+}
+
+// One ready unit: a failure (to `before`), or a member of `run`.
+void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) {
+  const UnitPtr unit = pending.variants.front().unit;
+  UnitOrder unit_order{0, unit, false,
+                       pending.missing(topology_.ranks_of_set(unit->key.process_set))};
+  const ResponseCache::Cached* cached = cache_.find(unit->key);
+  Status status = check_agreement(pending);
+  if (status) status = check_absent(*unit, unit_order.absent);
+  if (!status) {
+    before.emplace_back(Failure{unit->key, pending.present(), std::move(status)});
+    if (cached != nullptr) evict(*cached, &pending, before);
+    return;
+  }
+  if (cached != nullptr && *cached->unit != *unit) {  // agreed on something new
+    evict(*cached, &pending, before);
+    cached = nullptr;
+  }
+  if (cached == nullptr && cache_.enabled() && !unit->numbered) {
+    cached = &cache_.insert(unit);
+    toggles_.introduce(cached->id, unit);
+    unit_order.first_sight = true;
+  }
+  if (cached != nullptr) {
+    toggles_.ordered(cached->id);
+    cache_.touch(cached->id);
+    unit_order.id = cached->id;
+    unit_order.unit = cached->unit;
+  }
+  run.units.push_back(std::move(unit_order));
+}
+
+void Sequencer::evict_over_capacity(std::vector<Item>& items) {
+  while (const auto victim = cache_.victim()) {
+    evict(*victim, table_.find(victim->unit->key), items);
+  }
+}
+
+std::vector<Item> Sequencer::drain() {
+  std::vector<Item> items = std::exchange(failures_, {});
+  Run run;
+  for (PendingUnit& pending : std::exchange(ready_, {})) order(std::move(pending), run, items);
+  if (!run.units.empty()) {
+    run.cuts = plan_fusion(run.units, options_.fusion);
+    items.emplace_back(std::move(run));
+    evict_over_capacity(items);
+  }
+  for (const JoinDone& done : std::exchange(join_ends_, {})) items.emplace_back(done);
+  return items;
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,88 @@
+// Sequencer: orders what is ready everywhere. The root runs one for the units that cross hosts,
+// each host's leader one for those that stay on its host.
+//
+// In go facts (who has submitted what); out comes the ordered stream: runs with their fusion cuts,
+// failures, evictions from the cache, ends of joins. Pure state; one user at a time.
+//
+//   1. A fact by id counts only if its parity differs from the last ordered one (else it is stale).
+//   2. A unit is ready when every rank of its process set has submitted it or has joined.
+//   3. Ready units are checked for agreement: the first disagreement fails the unit on all ranks.
+//   4. drain() plans all that became ready since the last drain, in the order it became ready.
+#pragma once
+
+#include <deque>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "coordinator/frame.h"
+#include "coordinator/fusion_planner.h"
+#include "coordinator/readiness.h"
+#include "coordinator/response_cache.h"
+#include "coordinator/stall_detector.h"
+#include "coordinator/toggle_book.h"
+#include "coordinator/topology.h"
+
+namespace kolo::internal {
+
+struct SequencerOptions {
+  std::size_t cache_capacity = 4096;
+  FusionOptions fusion;
+  Nanos stall_warning = 30s;
+  Nanos stall_abort = kNever;
+};
+
+class Sequencer {
+ public:
+  Sequencer(const Topology& topology, const SequencerOptions& options, bool host_only)
+      : topology_(topology),
+        options_(options),
+        cache_(options.cache_capacity, host_only),
+        stalls_(options.stall_warning, options.stall_abort) {}
+
+  void add(std::span<const int> ranks, const UnitPtr& unit, Nanos now);
+  // INTERNAL when the id is unknown: the peer breaks the protocol.
+  Status add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now);
+  // The unit's ranks that live on `host` have all submitted it.
+  Status add_host_toggle(int host, Toggle toggle, Nanos now);
+  // After everything that `rank` has submitted before it joined.
+  void add_joined(std::uint32_t process_set, int rank);
+  // The time limit of `rank`'s own submission has passed: fails it everywhere, unless ordered.
+  void expire(const UnitKey& key, int rank);
+  void tick(Nanos now);
+
+  [[nodiscard]] std::vector<Item> drain();
+  [[nodiscard]] std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+  [[nodiscard]] Nanos next_deadline(Nanos now) const;
+  [[nodiscard]] std::size_t cached() const { return cache_.size(); }
+
+ private:
+  void add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now);
+  void check_complete(const UnitKey& key);
+  [[nodiscard]] std::vector<int> expected_ranks(std::uint32_t process_set) const;
+  void order(PendingUnit pending, Run& run, std::vector<Item>& before);
+  void fail_late(const UnitKey& key, const std::string& cause);
+  void evict(ResponseCache::Cached cached, const PendingUnit* pending, std::vector<Item>& items);
+  void evict_over_capacity(std::vector<Item>& items);
+
+  const Topology& topology_;
+  SequencerOptions options_;
+  ResponseCache cache_;
+  ToggleBook toggles_;
+  StallDetector stalls_;
+  ReadinessTable table_;
+  std::vector<PendingUnit> ready_;
+  std::vector<Item> failures_;
+  std::vector<JoinDone> join_ends_;
+  std::map<std::uint32_t, std::set<int>> joined_;
+  // Ranks whose next submission of a unit belongs to one that has failed already on the others.
+  struct Owed {
+    std::set<int> ranks;
+    Status status;
+  };
+  std::map<UnitKey, Owed> owed_;
+  std::deque<UnitKey> owed_order_;  // oldest first, for the bound
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace kolo::internal

@@ -1,0 +1,48 @@
+#include "coordinator/toggle_book.h"
+
+#include "base/check.h"
+
+namespace kolo::internal {
+
+void ToggleBook::introduce(std::uint64_t id, UnitPtr unit) {
+  const bool is_new = entries_.try_emplace(id, Entry{std::move(unit), false, false, {}}).second;
+  KOLO_CHECK(is_new);  // ids are never used twice
+}
+
+void ToggleBook::ordered(std::uint64_t id) {
+  Entry& entry = entries_.at(id);
+  entry.parity = !entry.parity;
+}
+
+void ToggleBook::retire(std::uint64_t id, const std::vector<int>& taken) {
+  Entry& entry = entries_.at(id);
+  KOLO_CHECK(!entry.retired);
+  entry.retired = true;
+  entry.taken.insert(taken.begin(), taken.end());
+  retired_.push_back(id);
+  if (retired_.size() > kRetiredMax) {
+    entries_.erase(retired_.front());
+    retired_.pop_front();
+  }
+}
+
+ToggleBook::Answer ToggleBook::hear(int rank, const Toggle& toggle) {
+  const auto it = entries_.find(toggle.id);
+  if (it == entries_.end()) return Answer::kUnknown;
+  Entry& entry = it->second;
+  if (toggle.parity == entry.parity) return Answer::kStale;
+  if (!entry.retired) return Answer::kCounts;
+  return entry.taken.insert(rank).second ? Answer::kCountsInFull : Answer::kStale;
+}
+
+UnitPtr ToggleBook::unit_of(std::uint64_t id) const {
+  const auto it = entries_.find(id);
+  return it == entries_.end() ? nullptr : it->second.unit;
+}
+
+bool ToggleBook::is_live(std::uint64_t id) const {
+  const auto it = entries_.find(id);
+  return it != entries_.end() && !it->second.retired;
+}
+
+}  // namespace kolo::internal

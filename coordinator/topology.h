@@ -1,0 +1,78 @@
+// Who is where, and which ranks form a process set. Fixed for one membership generation.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/check.h"
+
+namespace kolo::internal {
+
+class Topology {
+ public:
+  Topology() = default;
+  // host_of[r] is the host index of rank r. Process set 0, the world, is made here.
+  explicit Topology(std::vector<int> host_of) : host_of_(std::move(host_of)) {
+    std::vector<int> world(host_of_.size());
+    for (std::size_t r = 0; r < world.size(); ++r) world[r] = static_cast<int>(r);
+    sets_[0] = std::move(world);
+  }
+
+  // Every rank must add the same sets. `ranks` ascending.
+  void add_process_set(std::uint32_t id, std::vector<int> ranks) { sets_[id] = std::move(ranks); }
+
+  [[nodiscard]] int size() const { return static_cast<int>(host_of_.size()); }
+  [[nodiscard]] int host_of(int rank) const { return host_of_.at(static_cast<std::size_t>(rank)); }
+  // A host's leader is its lowest rank; the root is rank 0.
+  [[nodiscard]] int leader_of_host(int host) const {
+    const auto it = std::find(host_of_.begin(), host_of_.end(), host);
+    KOLO_CHECK(it != host_of_.end());
+    return static_cast<int>(it - host_of_.begin());
+  }
+  [[nodiscard]] int leader_of(int rank) const { return leader_of_host(host_of(rank)); }
+  [[nodiscard]] bool is_leader(int rank) const { return leader_of(rank) == rank; }
+  static constexpr int kRoot = 0;
+
+  [[nodiscard]] std::vector<int> ranks_of_host(int host) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      if (host_of(r) == host) ranks.push_back(r);
+    }
+    return ranks;
+  }
+  [[nodiscard]] std::vector<int> leaders() const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      if (is_leader(r)) ranks.push_back(r);
+    }
+    return ranks;
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> set_ids() const {
+    std::vector<std::uint32_t> ids;
+    for (const auto& [id, ranks] : sets_) ids.push_back(id);
+    return ids;
+  }
+  [[nodiscard]] bool has_set(std::uint32_t set) const { return sets_.contains(set); }
+  [[nodiscard]] const std::vector<int>& ranks_of_set(std::uint32_t set) const {
+    return sets_.at(set);
+  }
+  [[nodiscard]] bool in_set(std::uint32_t set, int rank) const {
+    const auto& ranks = sets_.at(set);
+    return std::binary_search(ranks.begin(), ranks.end(), rank);
+  }
+  // All ranks of the set live on one host: its leader orders it, and it never waits for the wire.
+  [[nodiscard]] bool is_host_only(std::uint32_t set) const {
+    const auto& ranks = sets_.at(set);
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int r) { return host_of(r) == host_of(ranks.front()); });
+  }
+
+ private:
+  std::vector<int> host_of_;
+  std::map<std::uint32_t, std::vector<int>> sets_;
+};
+
+}  // namespace kolo::internal

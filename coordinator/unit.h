@@ -1,0 +1,53 @@
+// What ranks agree on: tensors, and units (one tensor, or a group that succeeds or fails as one).
+// Plain values; no memory addresses here.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+
+namespace kolo::internal {
+
+struct TensorSpec {
+  std::string name;  // inside a group; the unit's own name for a single tensor
+  OpKind kind = OpKind::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t root = 0;
+  std::uint64_t count = 0;          // elements of one rank's input
+  std::vector<std::int64_t> shape;  // empty: a scalar
+  double prescale = 1.0;
+  double postscale = 1.0;
+
+  bool operator==(const TensorSpec&) const = default;
+};
+
+struct UnitKey {
+  std::uint32_t process_set = 0;
+  std::string name;
+  auto operator<=>(const UnitKey&) const = default;
+};
+
+struct Unit {
+  UnitKey key;
+  bool group = false;
+  bool numbered = false;            // named by a sequence number: never seen twice, never cached
+  std::vector<TensorSpec> tensors;  // a group's are sorted by name
+  std::string invalid;  // why the submitting rank refused it; it then only tells the others
+
+  bool operator==(const Unit&) const = default;
+};
+using UnitPtr = std::shared_ptr<const Unit>;  // shared by cache, table and plans; immutable
+
+// "(100,2560)"; "()" for a scalar.
+[[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
+// "allreduce 'g'", "group 'G'", "allreduce number 17".
+[[nodiscard]] std::string unit_text(const Unit& unit);
+// "rank 0", "ranks 0, 2, 5", with "and 93 more" after ten.
+[[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
+
+}  // namespace kolo::internal
