@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The digits trainer under kolorun ends with the weights of plain loops in one process, bit for bit.
+
+usage: digits_test.py KOLORUN DIGITS [unittest arguments]
+For 2, 3, 4 and 8 ranks and three fusion thresholds, each KOLO_TEST_REPETITIONS times (default 2;
+10 with KOLO_TEST_LONG=1). Everything is seeded by the trainer's --seed, which is printed.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+RANKS = (2, 3, 4, 8)
+THRESHOLDS = (0, 64 << 10, 64 << 20)
+SEED = 1
+RUN_TIMEOUT_S = 120
+LEAST_ACCURACY = 0.95
+REPETITIONS = int(os.environ.get("KOLO_TEST_REPETITIONS")
+                  or (10 if os.environ.get("KOLO_TEST_LONG") == "1" else 2))
+
+KOLORUN, DIGITS = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+
+
+def run(command):
+    """(exit code, output); an overdue job is asked to end, and then made to."""
+    with subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            output, _ = process.communicate(timeout=RUN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # kolorun ends its ranks
+            try:
+                output, _ = process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                output, _ = process.communicate()
+            output += f"\n(not done after {RUN_TIMEOUT_S} s)"
+        return process.returncode, output
+
+
+def find(pattern, output):
+    match = re.search(pattern, output)
+    if match is None:
+        raise AssertionError(f"no {pattern!r} in the output:\n{output}")
+    return match[1]
+
+
+def weights_of(output):
+    return find(r"weights ([0-9a-f]{16}) ", output)
+
+
+def reference(ranks):
+    code, output = run([DIGITS, "--shards", ranks, "--seed", SEED])
+    if code != 0:
+        raise AssertionError(f"digits --shards {ranks} ended with {code}:\n{output}")
+    return weights_of(output)
+
+
+def train(ranks, threshold, *arguments):
+    return run([KOLORUN, "-np", ranks, "-x", f"KOLO_FUSION_THRESHOLD_BYTES={threshold}",
+                DIGITS, "--seed", SEED, *arguments])
+
+
+class Digits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        print(f"seed {SEED}, {REPETITIONS} repetitions", flush=True)
+        cls.references = {ranks: reference(ranks) for ranks in RANKS}
+
+    def expect_reference(self, ranks, code, output):
+        self.assertEqual(self.references[ranks], weights_of(output), output)
+        self.assertIn("equal on all ranks", output)
+        self.assertGreaterEqual(float(find(r"accuracy (\d\.\d+) on images", output)),
+                                LEAST_ACCURACY, output)
+        self.assertEqual(0, code, output)
+
+    def test_references_differ_so_that_equality_means_something(self):
+        self.assertEqual(len(RANKS), len(set(self.references.values())), self.references)
+
+    def test_weights_equal_those_of_plain_loops(self):
+        for ranks in RANKS:
+            for threshold in THRESHOLDS:
+                for repetition in range(REPETITIONS):
+                    with self.subTest(ranks=ranks, threshold=threshold, repetition=repetition):
+                        self.expect_reference(ranks, *train(ranks, threshold))
+
+    def test_a_run_that_skips_the_all_reduce_does_not_pass(self):
+        code, output = train(4, THRESHOLDS[-1], "--no-allreduce")
+        find(r"(weights [0-9a-f]{16} \(DIFFERENT)", output)  # it did train, each rank for itself
+        with self.assertRaises(AssertionError):
+            self.expect_reference(4, code, output)
+        self.assertNotEqual(self.references[4], weights_of(output))
+        self.assertNotEqual(0, code)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
