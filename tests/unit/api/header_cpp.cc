@@ -1,0 +1,36 @@
+// kolo.h and kolo.hpp in strict C++: they compile, and C++ types map to the right data types.
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kolo/kolo.hpp"
+
+static_assert(kolo::dtype<std::int8_t> == KOLO_INT8 && kolo::dtype<std::uint8_t> == KOLO_UINT8);
+static_assert(kolo::dtype<std::int16_t> == KOLO_INT16 && kolo::dtype<std::uint16_t> == KOLO_UINT16);
+static_assert(kolo::dtype<std::int32_t> == KOLO_INT32 && kolo::dtype<std::uint32_t> == KOLO_UINT32);
+static_assert(kolo::dtype<std::int64_t> == KOLO_INT64 && kolo::dtype<std::uint64_t> == KOLO_UINT64);
+static_assert(kolo::dtype<long> == KOLO_INT64 && kolo::dtype<unsigned long long> == KOLO_UINT64);
+static_assert(kolo::dtype<float> == KOLO_FLOAT32 && kolo::dtype<const double> == KOLO_FLOAT64);
+static_assert(kolo::dtype<bool> == KOLO_BOOL && kolo::dtype<std::byte> == KOLO_UINT8);
+static_assert(kolo::dtype<kolo::float16> == KOLO_FLOAT16 && sizeof(kolo::float16) == 2);
+static_assert(kolo::dtype<kolo::bfloat16> == KOLO_BFLOAT16 && sizeof(kolo::bfloat16) == 2);
+#if defined(__FLT16_MANT_DIG__)
+static_assert(kolo::dtype<_Float16> == KOLO_FLOAT16);
+#endif
+
+template <typename T>
+constexpr bool is_move_only =
+    std::is_nothrow_move_constructible_v<T> && !std::is_copy_constructible_v<T>;
+static_assert(is_move_only<kolo::Context> && is_move_only<kolo::Request>);
+static_assert(is_move_only<kolo::Config> && is_move_only<kolo::Group>);
+
+void kolo_header_cpp(kolo::Context& context, std::vector<float>& data);
+void kolo_header_cpp(kolo::Context& context, std::vector<float>& data) {
+  context.broadcast(data.data(), data.data(), data.size(), 0);
+  context.allreduce(data.data(), data.data(), data.size(), kolo::Op::avg);
+  kolo::Request request = context.barrier_async(kolo::Options().name("b"));
+  kolo::Group group = context.group("g");
+  group.end_async().wait();
+  request.wait();
+}

@@ -1,0 +1,17 @@
+#!/bin/sh
+# libkolo.so exports exactly the functions that kolo.h declares. Usage: symbols_test.sh LIB HEADER
+set -eu
+library=$1
+header=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# Names declared: the word before the first parenthesis of each KOLO_API declaration.
+grep '^KOLO_API' "$header" | sed 's/(.*//; s/.*[ *]//' | sort > "$folder/declared"
+nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+  sort > "$folder/exported"
+test "$(wc -l < "$folder/declared")" -ge 30
+diff "$folder/declared" "$folder/exported" || {
+  echo "symbols_test: left: declared in kolo.h, right: exported by $library" >&2
+  exit 1
+}
