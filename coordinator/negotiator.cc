@@ -73,11 +73,15 @@ void Negotiator::goodbye() {
 
 void Negotiator::peer_lost(int rank, const std::string& reason) {
   if (membership_.has_left(rank)) return;
-  hear({Notice::Kind::kLost, rank, reason, {}}, rank_);
+  const std::string text = "rank " + std::to_string(rank) + " on host " +
+                           std::to_string(topology_.host_of(rank)) + ": " + reason;
+  hear({Notice::Kind::kLost, rank, text, {}}, rank_);
 }
 
 void Negotiator::fail(const Status& cause) {
-  hear({Notice::Kind::kAbort, rank_, cause.text(), {}}, rank_);
+  const auto kind =
+      cause.code() == StatusCode::kPeerLost ? Notice::Kind::kLost : Notice::Kind::kAbort;
+  hear({kind, rank_, cause.text(), {}}, rank_);
 }
 
 // Whether a peer that knows the protocol can have sent this.
@@ -229,10 +233,10 @@ void Negotiator::hear(const Notice& notice, int from) {
     rank_leaves(notice);
     return;
   }
-  const std::string who = "rank " + std::to_string(notice.rank);
   const Status cause = notice.kind == Notice::Kind::kLost
-                           ? kolo::internal::peer_lost(who + ": " + notice.text)
-                           : aborted(who + " ended the context: " + notice.text);
+                           ? kolo::internal::peer_lost(notice.text)
+                           : aborted("rank " + std::to_string(notice.rank) +
+                                     " ended the context: " + notice.text);
   if (!membership_.break_with(cause)) return;
   spread(notice, from);
   for (const Ticket ticket : member_.give_up([](std::uint32_t) { return true; })) {
