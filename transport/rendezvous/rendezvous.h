@@ -9,23 +9,26 @@
 // (rendezvous.proto) in length-bounded frames.
 #pragma once
 
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "transport/fabric.h"
 
 namespace kolo::internal {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
+inline constexpr std::size_t kMinSecretBytes = 16;
+
 struct JobIdentity {
   std::string job;     // any text; tells jobs apart in errors
-  std::string secret;  // at least 16 bytes; never logged
+  std::string secret;  // at least kMinSecretBytes; never logged
+  std::uint32_t protocol = kProtocolVersion;  // what this side says of itself
 };
 
 // Pure meeting logic without sockets: shared by the server in one process and by kolorun, which

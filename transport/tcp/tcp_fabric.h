@@ -20,6 +20,7 @@ struct TcpOptions {
 };
 
 // Sockets bound and listening before the meeting, so that their endpoints can be announced.
+// They serve one tcp_connect(), which closes them.
 class TcpListener {
  public:
   static Result<std::unique_ptr<TcpListener>> open(const std::vector<std::string>& addresses);

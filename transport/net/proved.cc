@@ -1,0 +1,206 @@
+#include "transport/net/proved.h"
+
+#include <algorithm>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "base/check.h"
+
+namespace kolo::internal {
+
+using boost::system::error_code;
+
+// ---- ProofSession
+
+void ProofSession::cancel() {
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void ProofSession::write() {
+  out_ = handshake_.take_output();
+  if (out_.empty()) return read();
+  asio::async_write(socket_, asio::buffer(out_),
+                    [self = shared_from_this()](const error_code& error, std::size_t) {
+                      if (error) return self->finish(peer_lost(error.message()));
+                      self->read();
+                    });
+}
+
+void ProofSession::read() {
+  if (!failure_.is_ok() || handshake_.done()) return finish(failure_);
+  const std::size_t wanted = handshake_.wanted();
+  KOLO_CHECK(wanted > 0 && wanted <= in_.size());
+  asio::async_read(socket_, asio::buffer(in_, wanted),
+                   [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+                     if (error) return self->finish(peer_lost(error.message()));
+                     self->failure_ = self->handshake_.feed(std::span(self->in_).first(bytes));
+                     self->write();
+                   });
+}
+
+void ProofSession::finish(Status status) {
+  const Done done = std::exchange(done_, nullptr);
+  if (!done) return;
+  if (!status.is_ok()) {
+    cancel();
+    return done(status, std::nullopt);
+  }
+  const auto outward = handshake_.is_connector() ? FrameDirection::kFromConnector
+                                                 : FrameDirection::kFromAcceptor;
+  done(Status::ok(), ProvedConnection{std::move(socket_), handshake_.peer(),
+                                      handshake_.session_key(), outward});
+}
+
+// ---- ProvingAcceptor
+
+struct ProvingAcceptor::Stranger {
+  explicit Stranger(asio::io_context& io) : deadline(io) {}
+  std::shared_ptr<ProofSession> session;
+  asio::steady_timer deadline;
+};
+
+ProvingAcceptor::ProvingAcceptor(asio::io_context& io, Listening listening, Limits limits,
+                                 MakeHandshake make, Admitted admitted)
+    : io_(io),
+      endpoint_(listening.endpoint),
+      acceptor_(io, listening.endpoint.protocol(), listening.fd.release()),
+      pause_(io),
+      limits_(limits),
+      make_(std::move(make)),
+      admitted_(std::move(admitted)) {}
+
+void ProvingAcceptor::wait() {
+  acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
+    if (!error) accept_all();
+  });
+}
+
+void ProvingAcceptor::accept_all() {
+  while (true) {
+    tcp::socket socket(io_);
+    const error_code error =
+        accept_socket(acceptor_.native_handle(), endpoint_.protocol(), socket);
+    if (!error) {
+      prove(std::move(socket));
+      continue;
+    }
+    if (error == asio::error::would_block || error == asio::error::try_again) return wait();
+    if (error == asio::error::connection_aborted || error == asio::error::interrupted) continue;
+    // Out of descriptors, most likely: strangers' deadlines will free some.
+    pause_.expires_after(50ms);
+    pause_.async_wait([this](const error_code& cancelled) {
+      if (!cancelled) wait();
+    });
+    return;
+  }
+}
+
+void ProvingAcceptor::prove(tcp::socket socket) {
+  if (strangers_.size() >= limits_.max_unproved) {
+    strangers_.front()->session->cancel();
+    strangers_.front()->deadline.cancel();
+    strangers_.pop_front();
+  }
+  const auto stranger = std::make_shared<Stranger>(io_);
+  const std::weak_ptr<Stranger> weak = stranger;
+  stranger->session = std::make_shared<ProofSession>(
+      std::move(socket), make_(),
+      [this, weak](const Status& status, std::optional<ProvedConnection> connection) {
+        if (const auto gone = weak.lock()) {
+          gone->deadline.cancel();
+          strangers_.remove(gone);
+        }
+        if (status.is_ok()) admitted_(std::move(*connection));
+      });
+  strangers_.push_back(stranger);
+  stranger->deadline.expires_after(limits_.proof);
+  stranger->deadline.async_wait([session = stranger->session](const error_code& cancelled) {
+    if (!cancelled) session->cancel();
+  });
+  stranger->session->start();
+}
+
+// ---- ProvingConnector
+
+ProvingConnector::ProvingConnector(asio::io_context& io, std::vector<tcp::endpoint> endpoints,
+                                   Options options, MakeHandshake make, Done done)
+    : io_(io),
+      endpoints_(std::move(endpoints)),
+      options_(options),
+      make_(std::move(make)),
+      done_(std::move(done)),
+      socket_(io),
+      timer_(io) {
+  KOLO_CHECK(!endpoints_.empty());
+}
+
+void ProvingConnector::start() { connect(); }
+
+void ProvingConnector::connect() {
+  error_code ignored;
+  socket_.close(ignored);
+  const tcp::endpoint& endpoint = endpoints_[next_];
+  if (const error_code error = open_socket(socket_, endpoint.protocol())) {
+    return endpoint_failed(resource_error("cannot open a socket: " + error.message() +
+                                          "; raise the limit of open files (ulimit -n)"),
+                           true);
+  }
+  timer_.expires_after(options_.attempt);
+  timer_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+    error_code unused;
+    if (!cancelled) self->socket_.close(unused);
+  });
+  socket_.async_connect(endpoint, [self = shared_from_this()](const error_code& error) {
+    self->timer_.cancel();
+    self->connected(error);
+  });
+}
+
+void ProvingConnector::connected(const error_code& error) {
+  if (error || !socket_.is_open()) {
+    const bool refused = error == asio::error::connection_refused;
+    const std::string reason =
+        error == asio::error::operation_aborted || !error ? "no answer" : error.message();
+    return endpoint_failed(peer_lost(to_text(endpoints_[next_]) + ": " + reason),
+                           refused && !options_.retry_refused);
+  }
+  std::make_shared<ProofSession>(
+      std::move(socket_), make_(),
+      [self = shared_from_this()](const Status& status, std::optional<ProvedConnection> made) {
+        self->proved(status, std::move(made));
+      })
+      ->start();
+}
+
+void ProvingConnector::proved(const Status& status, std::optional<ProvedConnection> connection) {
+  if (status.is_ok()) {
+    const Done done = std::exchange(done_, nullptr);
+    return done(status, std::move(connection));
+  }
+  // A connection that broke may have been pushed out by strangers: worth another attempt.
+  endpoint_failed({status.code(), to_text(endpoints_[next_]) + ": " + status.text()},
+                  status.code() != StatusCode::kPeerLost);
+}
+
+void ProvingConnector::endpoint_failed(Status status, bool final) {
+  last_error_ = status.text();
+  if (!final) all_final_ = false;
+  if (final && first_final_.is_ok()) first_final_ = std::move(status);
+  if (++next_ < endpoints_.size()) return connect();
+  if (all_final_) {
+    const Done done = std::exchange(done_, nullptr);
+    return done(first_final_, std::nullopt);
+  }
+  next_ = 0;
+  all_final_ = true;
+  first_final_ = Status::ok();
+  timer_.expires_after(pause_);
+  pause_ = std::min<Nanos>(2 * pause_, 200ms);
+  timer_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+    if (!cancelled) self->connect();
+  });
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,125 @@
+// Connections that have passed the handshake: how they are accepted and how they are made.
+//
+// Everything here runs on the thread that runs the io_context given; callbacks come from there and
+// may destroy nothing of this file's but through it. Included by few files (Boost.Asio inside).
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/frames.h"
+#include "transport/handshake.h"
+#include "transport/net/socket.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace kolo::internal {
+
+struct ProvedConnection {
+  tcp::socket socket;
+  HandshakeClaim claim;
+  Digest session_key;
+  FrameDirection outward;  // of what this side sends
+};
+
+// One handshake on one open socket, either side. Keeps itself alive until `done` was called.
+class ProofSession : public std::enable_shared_from_this<ProofSession> {
+ public:
+  // A Status of PEER_LOST means that the connection broke; others are the handshake's own.
+  using Done = std::function<void(const Status&, std::optional<ProvedConnection>)>;
+
+  ProofSession(tcp::socket socket, Handshake handshake, Done done)
+      : socket_(std::move(socket)), handshake_(std::move(handshake)), done_(std::move(done)) {}
+  void start() { write(); }
+  void cancel();  // `done` follows
+
+ private:
+  void write();
+  void read();
+  void finish(Status status);
+
+  tcp::socket socket_;
+  Handshake handshake_;
+  Done done_;
+  Status failure_;
+  std::string out_;
+  std::array<std::byte, 128> in_{};
+};
+
+// Accepts on one listening descriptor; at most `max_unproved` strangers at a time, each for
+// `limit`; the oldest makes room for the next.
+class ProvingAcceptor {
+ public:
+  struct Limits {
+    std::size_t max_unproved = 128;
+    Nanos proof = 2s;
+  };
+  using MakeHandshake = std::function<Handshake()>;
+  using Admitted = std::function<void(ProvedConnection)>;
+
+  ProvingAcceptor(asio::io_context& io, Listening listening, Limits limits, MakeHandshake make,
+                  Admitted admitted);
+  void start() { wait(); }
+  [[nodiscard]] const tcp::endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  struct Stranger;
+  void wait();
+  void accept_all();
+  void prove(tcp::socket socket);
+
+  asio::io_context& io_;
+  tcp::endpoint endpoint_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  Limits limits_;
+  MakeHandshake make_;
+  Admitted admitted_;
+  std::list<std::shared_ptr<Stranger>> strangers_;  // oldest first
+};
+
+// Makes one proved connection to whichever of `endpoints` answers, trying again until it is
+// destroyed with its io_context or has called `done`.
+class ProvingConnector : public std::enable_shared_from_this<ProvingConnector> {
+ public:
+  struct Options {
+    bool retry_refused = false;  // the peer may not be listening yet
+    Nanos attempt = 3s;          // for the connection alone, not for the proof
+  };
+  using MakeHandshake = std::function<Handshake()>;
+  using Done = std::function<void(const Status&, std::optional<ProvedConnection>)>;
+
+  ProvingConnector(asio::io_context& io, std::vector<tcp::endpoint> endpoints, Options options,
+                   MakeHandshake make, Done done);
+  void start();
+  // What went wrong last, for the text of a timeout; empty when nothing did.
+  [[nodiscard]] const std::string& last_error() const { return last_error_; }
+
+ private:
+  void connect();
+  void connected(const boost::system::error_code& error);
+  void proved(const Status& status, std::optional<ProvedConnection> connection);
+  void endpoint_failed(Status status, bool final);
+
+  asio::io_context& io_;
+  std::vector<tcp::endpoint> endpoints_;
+  Options options_;
+  MakeHandshake make_;
+  Done done_;
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::size_t next_ = 0;      // endpoint to try
+  bool all_final_ = true;     // in this pass over the endpoints
+  Status first_final_;
+  std::string last_error_;
+  Nanos pause_ = 10ms;
+};
+
+}  // namespace kolo::internal

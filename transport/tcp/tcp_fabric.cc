@@ -1,0 +1,226 @@
+#include "transport/tcp/tcp_fabric.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "transport/net/proved.h"
+#include "transport/tcp/links.h"
+#include "transport/tcp/tcp_channel.h"
+#include "transport/tcp/tcp_control.h"
+
+namespace kolo::internal {
+namespace {
+
+class Listener final : public TcpListener {
+ public:
+  explicit Listener(std::vector<Listening> sockets) : sockets_(std::move(sockets)) {
+    for (const Listening& socket : sockets_) endpoints_.push_back(to_text(socket.endpoint));
+  }
+  [[nodiscard]] std::vector<std::string> endpoints() const override { return endpoints_; }
+  std::vector<Listening> take() { return std::exchange(sockets_, {}); }
+
+ private:
+  std::vector<Listening> sockets_;
+  std::vector<std::string> endpoints_;
+};
+
+// The making of one mesh: the higher rank of a pair connects, the lower one accepts. One thread.
+class Mesh {
+ public:
+  Mesh(const JobIdentity& identity, const PeerTable& table, int self, const TcpOptions& options)
+      : identity_(identity), table_(table), self_(self), links_(links_of(table, self,
+                                                                         options.streams)) {
+    made_.resize(links_.size());
+    connectors_.resize(links_.size());
+  }
+
+  Status build(std::vector<Listening> sockets, Nanos limit) {
+    for (Listening& socket : sockets) {
+      acceptors_.push_back(std::make_unique<ProvingAcceptor>(
+          io_, std::move(socket), ProvingAcceptor::Limits{},
+          [this] { return accepting_handshake(); },
+          [this](ProvedConnection connection) { admit(std::move(connection)); }));
+      acceptors_.back()->start();
+    }
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i].peer < self_) KOLO_RETURN_IF_ERROR(connect(i));
+    }
+    if (missing_ > 0) io_.run_until(std::chrono::steady_clock::now() + limit);
+    if (!failure_.is_ok()) return failure_;
+    return missing_ == 0 ? Status::ok() : too_late(limit);
+  }
+
+  Result<Fabric> take_fabric(int streams, Poller& poller) {
+    Fabric fabric;
+    fabric.table = table_;
+    fabric.channels.resize(static_cast<std::size_t>(streams));
+    for (auto& stream : fabric.channels) stream.resize(table_.peers.size());
+    auto control = std::make_unique<TcpControl>(poller);
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      ProvedConnection& made = *made_[i];
+      const Link& link = links_[i];
+      boost::system::error_code error;
+      UniqueFd fd(made.socket.release(error));
+      if (error) return resource_error("cannot take over a connection: " + error.message());
+      if (link.role == HandshakeRole::kControl) {
+        KOLO_RETURN_IF_ERROR(control->add(link.peer, name_of(link.peer), std::move(fd),
+                                          made.session_key, made.outward));
+        continue;
+      }
+      auto channel = TcpChannel::create(std::move(fd), name_of(link.peer), poller);
+      if (!channel) return channel.status();
+      fabric.channels[link.stream][static_cast<std::size_t>(link.peer)] = std::move(*channel);
+    }
+    fabric.control = std::move(control);
+    return fabric;
+  }
+
+ private:
+  [[nodiscard]] std::string name_of(int rank) const {
+    std::string name = "rank " + std::to_string(rank);
+    name += " (host ";
+    name += table_.peers[static_cast<std::size_t>(rank)].host;
+    name += ")";
+    return name;
+  }
+
+  [[nodiscard]] HandshakeClaim claim_of(const Link& link) const {
+    return {identity_.protocol, link.role, link.stream, self_, link.peer, table_.generation};
+  }
+
+  Status connect(std::size_t index) {
+    const Link& link = links_[index];
+    std::vector<tcp::endpoint> endpoints;
+    for (const std::string& text : table_.peers[static_cast<std::size_t>(link.peer)].endpoints) {
+      Result<std::vector<tcp::endpoint>> found = resolve(text);
+      if (!found) return found.status();
+      endpoints.insert(endpoints.end(), found->begin(), found->end());
+    }
+    if (endpoints.empty()) {
+      return invalid_argument(name_of(link.peer) + " announced no endpoint; set KOLO_ADDRESSES "
+                              "to addresses of its host");
+    }
+    connectors_[index] = std::make_shared<ProvingConnector>(
+        io_, std::move(endpoints), ProvingConnector::Options{},
+        [this, index] {
+          return Handshake::connector(identity_.job, identity_.secret, claim_of(links_[index]),
+                                      random_digest());
+        },
+        [this, index](const Status& status, std::optional<ProvedConnection> connection) {
+          if (status.is_ok()) return store(index, std::move(*connection));
+          failure_ = {status.code(),
+                      "cannot connect to " + name_of(links_[index].peer) + " at " + status.text()};
+          io_.stop();
+        });
+    connectors_[index]->start();
+    return Status::ok();
+  }
+
+  Handshake accepting_handshake() {
+    return Handshake::acceptor(
+        identity_.job, identity_.secret, identity_.protocol,
+        [this](const HandshakeClaim& claim) { return judge(claim); }, random_digest());
+  }
+
+  [[nodiscard]] Refusal judge(const HandshakeClaim& claim) const {
+    if (claim.generation != table_.generation) return Refusal::kWrongGeneration;
+    if (claim.to != self_ || claim.from <= self_) return Refusal::kWrongRank;
+    if (claim.role == HandshakeRole::kRendezvous) return Refusal::kWrongRole;
+    if (find(claim) == links_.size()) {
+      return claim.role == HandshakeRole::kData ? Refusal::kWrongStream : Refusal::kWrongRole;
+    }
+    return Refusal::kNone;
+  }
+
+  [[nodiscard]] std::size_t find(const HandshakeClaim& claim) const {
+    const auto found = std::find(links_.begin(), links_.end(),
+                                 Link{claim.from, claim.role, claim.stream});
+    return static_cast<std::size_t>(found - links_.begin());
+  }
+
+  void admit(ProvedConnection connection) {
+    const std::size_t index = find(connection.claim);
+    store(index, std::move(connection));
+  }
+
+  // A second connection for a link means that the peer saw the first one break: it counts.
+  void store(std::size_t index, ProvedConnection connection) {
+    if (!made_[index]) --missing_;
+    made_[index].emplace(std::move(connection));
+    if (missing_ == 0) io_.stop();
+  }
+
+  [[nodiscard]] Status too_late(Nanos limit) const {
+    std::string text = name_of(self_) + " has no connection to";
+    int last = -1;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      const int rank = links_[i].peer;
+      if (made_[i] || rank == last) continue;
+      text += (last < 0 ? " " : ", ") + name_of(rank);
+      if (connectors_[i] && !connectors_[i]->last_error().empty()) {
+        text += " [" + connectors_[i]->last_error() + "]";
+      }
+      last = rank;
+    }
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+    text += " after " + std::to_string(ms) + " ms; see that these ranks live and that their "
+            "addresses (KOLO_ADDRESSES) can be reached, or raise KOLO_START_TIMEOUT_MS";
+    return timed_out(std::move(text));
+  }
+
+  asio::io_context io_{1};
+  const JobIdentity& identity_;
+  const PeerTable& table_;
+  const int self_;
+  const std::vector<Link> links_;
+  std::vector<std::optional<ProvedConnection>> made_;
+  std::vector<std::shared_ptr<ProvingConnector>> connectors_;
+  std::vector<std::unique_ptr<ProvingAcceptor>> acceptors_;
+  std::size_t missing_ = links_.size();
+  Status failure_;
+};
+
+Status check(const JobIdentity& identity, const PeerTable& table, int self,
+             const TcpOptions& options) {
+  if (identity.secret.size() < kMinSecretBytes) {
+    return invalid_argument("the job's secret has fewer than " + std::to_string(kMinSecretBytes) +
+                            " bytes; let kolorun make it, or lengthen KOLO_SECRET");
+  }
+  KOLO_CHECK(self >= 0 && static_cast<std::size_t>(self) < table.peers.size());
+  KOLO_CHECK(options.streams >= 1);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TcpListener>> TcpListener::open(const std::vector<std::string>& addresses) {
+  if (addresses.empty()) {
+    return invalid_argument("no address to listen on; set KOLO_ADDRESSES, for one host 127.0.0.1");
+  }
+  std::vector<Listening> sockets;
+  for (const std::string& address : addresses) {
+    Result<Listening> listening = listen_at({address, 0});
+    if (!listening) return listening.status();
+    sockets.push_back(std::move(*listening));
+  }
+  return std::unique_ptr<TcpListener>(std::make_unique<Listener>(std::move(sockets)));
+}
+
+Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
+                           const PeerTable& table, int self, const TcpOptions& options,
+                           Poller& poller) {
+  KOLO_RETURN_IF_ERROR(check(identity, table, self, options));
+  try {
+    Mesh mesh(identity, table, self, options);
+    KOLO_RETURN_IF_ERROR(
+        mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout));
+    return mesh.take_fabric(options.streams, poller);
+  } catch (const boost::system::system_error& error) {
+    return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +
+                          "; raise the limit of open files (ulimit -n)");
+  }
+}
+
+}  // namespace kolo::internal
