@@ -22,9 +22,10 @@ target_compile_options(kolo_rules INTERFACE -Wall -Wextra -ffp-contract=off
   $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wshadow -Wnon-virtual-dtor>
   $<$<BOOL:${KOLO_WERROR}>:-Werror>)
 if(KOLO_SANITIZE)
-  target_compile_options(kolo_rules INTERFACE -fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer
+  string(REPLACE "+" "," sanitizers "${KOLO_SANITIZE}")
+  target_compile_options(kolo_rules INTERFACE -fsanitize=${sanitizers} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
-  target_link_options(kolo_rules INTERFACE -fsanitize=${KOLO_SANITIZE})
+  target_link_options(kolo_rules INTERFACE -fsanitize=${sanitizers})
 endif()
 if(KOLO_FUZZ)
   target_compile_options(kolo_rules INTERFACE -fsanitize=fuzzer-no-link)
