@@ -1,0 +1,281 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <dirent.h>
+
+#include "base/unique_fd.h"
+#include "tests/unit/transport/loopback.h"
+#include "transport/net/address.h"
+#include "transport/rendezvous/codec.h"
+#include "transport/rendezvous/front_end.h"
+
+namespace kolo::internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Nanos now() { return SteadyClock().now(); }
+
+std::unique_ptr<RendezvousServer> serve(int size, Nanos start_timeout = 20s) {
+  auto server = RendezvousServer::start("127.0.0.1:0", size, test_identity(), start_timeout);
+  EXPECT_TRUE(server.is_ok()) << server.status().to_string();
+  return std::move(*server);
+}
+
+using Joined = Result<std::unique_ptr<RendezvousClient>>;
+
+std::future<Joined> join_later(const std::string& endpoint, int rank, int size, Nanos limit = 20s,
+                               JobIdentity identity = test_identity()) {
+  return std::async(std::launch::async, [=] {
+    return RendezvousClient::join(endpoint, identity, size, test_peer(rank), limit);
+  });
+}
+
+// A plain connection to the endpoint.
+UniqueFd knock(const std::string& endpoint) {
+  const HostPort address = *parse_host_port(endpoint);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(address.port);
+  ::inet_pton(AF_INET, address.host.c_str(), &to.sin_addr);
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  return fd;
+}
+
+bool closed_within(const UniqueFd& fd, int ms) {
+  const Nanos start = now();
+  while (now() - start < std::chrono::milliseconds(ms)) {
+    pollfd wait{fd.get(), POLLIN, 0};
+    if (::poll(&wait, 1, 20) <= 0) continue;
+    char bytes[256];
+    if (::recv(fd.get(), bytes, sizeof bytes, 0) <= 0) return true;
+  }
+  return false;
+}
+
+std::ptrdiff_t open_descriptors() {
+  std::ptrdiff_t count = 0;
+  DIR* folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+TEST(Rendezvous, AllRanksGetTheSameTable) {
+  const auto server = serve(4);
+  std::vector<std::future<Joined>> joins;
+  for (int rank = 0; rank < 4; ++rank) joins.push_back(join_later(server->endpoint(), rank, 4));
+  for (auto& join : joins) {
+    const Joined client = join.get();
+    ASSERT_TRUE(client.is_ok()) << client.status().to_string();
+    const PeerTable& table = (*client)->table();
+    EXPECT_EQ(table.generation, 1U);
+    ASSERT_EQ(table.peers.size(), 4U);
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(table.peers[static_cast<std::size_t>(rank)].pid, 1000 + rank);
+    }
+  }
+}
+
+TEST(Rendezvous, ServerNamesMissingRanksAndItsAddress) {
+  const auto server = serve(4, 300ms);
+  const Nanos start = now();
+  auto zero = join_later(server->endpoint(), 0, 4, 300ms);
+  auto two = join_later(server->endpoint(), 2, 4, 300ms);
+  for (auto* join : {&zero, &two}) {
+    const Joined client = join->get();
+    EXPECT_EQ(client.status().code(), StatusCode::kTimedOut);
+    EXPECT_THAT(client.status().text(), AllOf(HasSubstr("missing ranks 1, 3"),
+                                              HasSubstr(server->endpoint())));
+  }
+  EXPECT_GE(now() - start, 300ms);
+  EXPECT_LT(now() - start, 5s);
+}
+
+TEST(Rendezvous, ClientGivesUpByItself) {
+  const Nanos start = now();
+  std::string endpoint;
+  {
+    endpoint = serve(1)->endpoint();  // closed again: nobody listens there
+  }
+  const Joined client = join_later(endpoint, 1, 2, 200ms).get();
+  EXPECT_EQ(client.status().code(), StatusCode::kTimedOut);
+  EXPECT_THAT(client.status().text(),
+              AllOf(HasSubstr(endpoint), HasSubstr("refused"), HasSubstr("rank 1")));
+  EXPECT_GE(now() - start, 200ms);
+  EXPECT_LT(now() - start, 5s);
+}
+
+TEST(Rendezvous, AnEarlyClientWaitsForTheServer) {
+  const std::string endpoint = serve(1)->endpoint();
+  auto join = join_later(endpoint, 0, 1);
+  std::this_thread::sleep_for(100ms);
+  const auto server = RendezvousServer::start(endpoint, 1, test_identity(), 20s);
+  ASSERT_TRUE(server.is_ok()) << server.status().to_string();
+  EXPECT_TRUE(join.get().is_ok());
+}
+
+TEST(Rendezvous, RefusesARankTwiceAtOnce) {
+  const auto server = serve(2);
+  auto first = join_later(server->endpoint(), 0, 2);
+  std::this_thread::sleep_for(50ms);
+  const Nanos start = now();
+  const Joined second = join_later(server->endpoint(), 0, 2).get();
+  EXPECT_EQ(second.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(second.status().text(), HasSubstr("rank already present"));
+  EXPECT_LT(now() - start, 5s);
+  EXPECT_TRUE(join_later(server->endpoint(), 1, 2).get().is_ok());
+  EXPECT_TRUE(first.get().is_ok());
+}
+
+TEST(Rendezvous, WrongSecretOtherJobOtherSizeAreRefusedAtOnce) {
+  const auto server = serve(2);
+  const Nanos start = now();
+  JobIdentity wrong = test_identity();
+  wrong.secret = "another secret of some length";
+  Joined client = join_later(server->endpoint(), 0, 2, 20s, wrong).get();
+  EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(client.status().text(), AllOf(HasSubstr("wrong secret"),
+                                            HasSubstr(server->endpoint())));
+  wrong = test_identity();
+  wrong.job = "another job";
+  client = join_later(server->endpoint(), 0, 2, 20s, wrong).get();
+  EXPECT_THAT(client.status().text(), HasSubstr("other job"));
+  client = join_later(server->endpoint(), 0, 3).get();
+  EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(client.status().text(), HasSubstr("KOLO_SIZE"));
+  wrong = test_identity();
+  wrong.secret = "short";
+  EXPECT_EQ(join_later(server->endpoint(), 0, 2, 20s, wrong).get().status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_LT(now() - start, 5s);
+}
+
+TEST(Rendezvous, OtherProtocolFailsBothSoonNamingBoth) {
+  const auto server = serve(2);
+  const Nanos start = now();
+  auto zero = join_later(server->endpoint(), 0, 2);
+  JobIdentity newer = test_identity();
+  newer.protocol = kProtocolVersion + 1;
+  auto one = join_later(server->endpoint(), 1, 2, 20s, newer);
+  for (auto* join : {&zero, &one}) {
+    const Joined client = join->get();
+    EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(client.status().text(),
+                AllOf(HasSubstr("rank 1"), HasSubstr("protocol 2"), HasSubstr("speak 1")));
+  }
+  EXPECT_LT(now() - start, 1s);
+}
+
+TEST(Rendezvous, ManyRoundsLeaveNothingBehind) {
+  const auto server = serve(3);
+  std::ptrdiff_t after_first = 0;
+  for (std::uint64_t round = 1; round <= 30; ++round) {
+    std::vector<std::future<Joined>> joins;
+    for (int rank = 0; rank < 3; ++rank) joins.push_back(join_later(server->endpoint(), rank, 3));
+    std::vector<Joined> clients;
+    for (auto& join : joins) clients.push_back(join.get());
+    for (const Joined& client : clients) {
+      ASSERT_TRUE(client.is_ok()) << client.status().to_string();
+      EXPECT_EQ((*client)->table().generation, round);
+    }
+    clients.clear();
+    if (round == 1) after_first = open_descriptors();
+  }
+  // The server notices the last leave a moment later.
+  for (int i = 0; i < 100 && open_descriptors() > after_first; ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_LE(open_descriptors(), after_first);
+}
+
+TEST(Rendezvous, StrangersAreClosedAndDoNoHarm) {
+  const auto server = serve(2);
+  const std::vector<std::string> openings = {
+      "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a stranger with a long enough request\r\n"
+      "Accept: everything, so that it is over a hundred bytes\r\n\r\n",
+      "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n" + std::string(100, 's'),
+      std::string(4096, '\xff'), std::string(4096, '\0')};
+  std::vector<UniqueFd> strangers;
+  for (const std::string& opening : openings) {
+    strangers.push_back(knock(server->endpoint()));
+    ::send(strangers.back().get(), opening.data(), opening.size(), MSG_NOSIGNAL);
+  }
+  for (const UniqueFd& stranger : strangers) EXPECT_TRUE(closed_within(stranger, 1000));
+
+  const UniqueFd silent = knock(server->endpoint());
+  auto zero = join_later(server->endpoint(), 0, 2);
+  auto one = join_later(server->endpoint(), 1, 2);
+  EXPECT_TRUE(zero.get().is_ok());
+  EXPECT_TRUE(one.get().is_ok());
+  EXPECT_TRUE(closed_within(silent, 4000));
+}
+
+TEST(Rendezvous, HundredsOfIdleStrangersKeepNobodyOut) {
+  const auto server = serve(2);
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(knock(server->endpoint()));
+  const Nanos start = now();
+  auto zero = join_later(server->endpoint(), 0, 2);
+  auto one = join_later(server->endpoint(), 1, 2);
+  for (int i = 0; i < 100; ++i) idle.push_back(knock(server->endpoint()));
+  EXPECT_TRUE(zero.get().is_ok());
+  EXPECT_TRUE(one.get().is_ok());
+  EXPECT_LT(now() - start, 1s);
+}
+
+TEST(Rendezvous, BadAddressesAreNamed) {
+  for (const char* address : {"nonsense", "127.0.0.1", "127.0.0.1:99999", "::1:5", "name:1:2"}) {
+    const auto server = RendezvousServer::start(address, 2, test_identity(), 1s);
+    EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument) << address;
+    EXPECT_THAT(server.status().text(), HasSubstr(address));
+  }
+  const auto first = serve(2);
+  const auto second = RendezvousServer::start(first->endpoint(), 2, test_identity(), 1s);
+  EXPECT_EQ(second.status().code(), StatusCode::kResource);
+  EXPECT_THAT(second.status().text(), AllOf(HasSubstr(first->endpoint()), HasSubstr("in use")));
+  for (const int size : {0, -1, kMaxJobSize + 1}) {
+    EXPECT_EQ(RendezvousServer::start("127.0.0.1:0", size, test_identity(), 1s).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
+// A relay as kolorun's agents make it: joins go elsewhere, answers come from there.
+TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
+  struct Relay : MeetingBackend {
+    void join(std::uint64_t connection, std::string bytes) override {
+      joined.set_value({connection, std::move(bytes)});
+    }
+    void left(std::uint64_t connection) override { gone.set_value(connection); }
+    void alarm() override { rang.set_value(); }
+    std::promise<std::pair<std::uint64_t, std::string>> joined;
+    std::promise<std::uint64_t> gone;
+    std::promise<void> rang;
+  } relay;
+  const auto front = RendezvousFrontEnd::start("127.0.0.1:0", test_identity(), relay);
+  ASSERT_TRUE(front.is_ok());
+  auto client = join_later((*front)->endpoint(), 0, 1);
+  const auto [connection, bytes] = relay.joined.get_future().get();
+  Meeting meeting(1);
+  const auto answers = meeting.join(*decode_join(connection, bytes));
+  ASSERT_EQ(answers.size(), 1U);
+  (*front)->deliver(12345, "to nobody");
+  (*front)->deliver(answers[0].connection, encode_answer(answers[0]));
+  {
+    const Joined made = client.get();
+    ASSERT_TRUE(made.is_ok());
+    EXPECT_EQ((*made)->table().peers.size(), 1U);
+  }
+  EXPECT_EQ(relay.gone.get_future().get(), connection);
+  (*front)->set_alarm(1ms);
+  EXPECT_EQ(relay.rang.get_future().wait_for(10s), std::future_status::ready);
+}
+
+}  // namespace
+}  // namespace kolo::internal
