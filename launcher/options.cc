@@ -49,9 +49,29 @@ GetoptTable make_getopt_table() {
   return table;
 }
 
-std::string dashed(const std::string& name) { return (name.size() <= 4 ? "-" : "--") + name; }
+// As its users type it: short names and mpiexec's own with one dash.
+std::string dashed(const std::string& name) {
+  const bool one = name.size() <= 3 || name == "genv" || name == "wdir";
+  return (one ? "-" : "--") + name;
+}
 
 constexpr std::string_view kSeeHelp = "; kolorun --help shows all options";
+
+// getopt has refused `typed`: no such option, or several that begin so, or a value too many.
+std::string explain_unknown(const GetoptTable& table, const std::string& typed) {
+  const std::string option = typed.substr(0, typed.find('='));
+  const std::size_t first = option.find_first_not_of('-');
+  const std::string name = first == std::string::npos ? "" : option.substr(first);
+  std::string similar;
+  for (const auto& names : table.names) {
+    for (const std::string& known : names) {
+      if (known == name) return option + " takes no value" + std::string(kSeeHelp);
+      if (!name.empty() && known.starts_with(name)) similar += " " + dashed(known);
+    }
+  }
+  if (!similar.empty()) return "option '" + option + "' could be any of" + similar;
+  return "unknown option '" + option + "'" + std::string(kSeeHelp);
+}
 
 Status check_complete(const LaunchOptions& options) {
   if (options.action != Action::kRun) return Status::ok();
@@ -125,11 +145,7 @@ Result<LaunchOptions> parse_command_line(std::span<const std::string> arguments)
     if (found == -1) break;
     const std::string typed = copy[static_cast<std::size_t>(before)];
     if (found == ':') return invalid_argument(typed + " wants a value" + std::string(kSeeHelp));
-    if (found == '?') {
-      const std::size_t equals = typed.find('=');
-      return invalid_argument("unknown or ambiguous option '" + typed.substr(0, equals) +
-                              "'" + std::string(kSeeHelp));
-    }
+    if (found == '?') return invalid_argument(explain_unknown(table, typed));
     const FlagRow& flag = flag_table()[static_cast<std::size_t>(found)];
     const std::string value = optarg == nullptr ? "" : optarg;
     std::string second;
@@ -162,7 +178,10 @@ std::string help_text() {
     for (const FlagRow& flag : flag_table()) {
       if (flag.group != group || flag.help.empty()) continue;
       std::string left = " ";
-      for (const std::string& name : split_names(flag.names)) left += " " + dashed(name);
+      for (const std::string& name : split_names(flag.names)) {
+        const std::size_t width = left.size() + dashed(name).size() + flag.placeholder.size() + 3;
+        if (left.size() == 1 || width < kColumn) left += " " + dashed(name);  // some fit in a line
+      }
       if (flag.argument == FlagArgument::kOptional) {
         left += "[=" + std::string(flag.placeholder) + "]";
       } else if (!flag.placeholder.empty()) {

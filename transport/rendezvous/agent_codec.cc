@@ -35,6 +35,7 @@ void put(agent::ToAgent& to, const StartJob& job) {
   start.set_job(job.job);
   start.set_directory(job.directory);
   start.set_rendezvous_port(job.rendezvous_port);
+  start.set_grace_ms(job.grace_ms);
   for (const std::string& word : job.arguments) start.add_arguments(word);
   for (const std::string& entry : job.environment) start.add_environment(entry);
   for (const StartJob::Rank& rank : job.ranks) {
@@ -106,6 +107,7 @@ Result<ToAgent> take(const agent::Start& start) {
   job.job = start.job();
   job.directory = start.directory();
   job.rendezvous_port = start.rendezvous_port();
+  job.grace_ms = start.grace_ms();
   if (job.rendezvous_port < 0 || job.rendezvous_port > 65535) return malformed("port");
   if (has_nul(job.directory)) return malformed("directory");
   KOLO_RETURN_IF_ERROR(take_texts(start.arguments(), job.arguments));
@@ -150,6 +152,10 @@ bool parse(Message& message, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string protobuf_version() {
+  return google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
+}
 
 std::string encode(const ToAgent& message) {
   agent::ToAgent to;

@@ -34,6 +34,7 @@ struct StartJob {
   std::vector<std::string> environment;  // on top of the agent's own
   std::vector<Rank> ranks;
   int rendezvous_port = 0;
+  std::uint64_t grace_ms = 0;  // between SIGTERM and SIGKILL for what outlives all ranks
   bool operator==(const StartJob&) const = default;
 };
 
@@ -77,7 +78,7 @@ struct RankStarted {
 struct RankOutput {
   int rank = 0;
   int stream = 1;  // 1 stdout, 2 stderr
-  std::string data;
+  std::string data;  // empty: the stream has ended
   bool operator==(const RankOutput&) const = default;
 };
 
@@ -112,6 +113,9 @@ struct AgentDone {
 
 using FromAgent = std::variant<AgentHello, RankStarted, RankOutput, RankExited, RelayJoin,
                                RelayLeft, AgentFailed, AgentDone>;
+
+// Of the library that makes the bytes, for --check-build: "3.21.12".
+[[nodiscard]] std::string protobuf_version();
 
 [[nodiscard]] std::string encode(const ToAgent& message);
 [[nodiscard]] std::string encode(const FromAgent& message);

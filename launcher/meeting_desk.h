@@ -1,0 +1,42 @@
+// MeetingDesk: kolorun's end of the rendezvous: joins come from the agents of all hosts, answers
+// go back the way they came. One thread, that of the io_context.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "base/clock.h"
+#include "transport/rendezvous/agent_codec.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace kolo::internal {
+
+class MeetingDesk {
+ public:
+  using Deliver = std::function<void(std::size_t host, DeliverAnswer answer)>;
+
+  MeetingDesk(boost::asio::io_context& io, int size, Nanos start_timeout, Deliver deliver);
+
+  void join(std::size_t host, const RelayJoin& join);
+  void left(std::size_t host, const RelayLeft& left);
+
+ private:
+  using Place = std::pair<std::size_t, std::uint64_t>;  // host, and the connection's number there
+  void answer(const std::vector<Meeting::Answer>& answers);
+  void watch_time();
+
+  Meeting meeting_;
+  const Nanos start_timeout_;
+  Deliver deliver_;
+  boost::asio::steady_timer timer_;
+  std::map<Place, std::uint64_t> ids_;
+  std::map<std::uint64_t, Place> places_;
+  std::uint64_t next_id_ = 1;
+  bool timing_ = false;
+};
+
+}  // namespace kolo::internal

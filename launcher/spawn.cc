@@ -1,0 +1,181 @@
+#include "launcher/spawn.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+extern char** environ;  // NOLINT: set in the child, for execvp
+
+namespace kolo::internal {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (const std::string& word : words) result.push_back(const_cast<char*>(word.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+struct ChildError {
+  int error_number;
+  bool in_directory;
+};
+
+[[noreturn]] void fail(int report, bool in_directory) {
+  const ChildError error{errno, in_directory};
+  if (::write(report, &error, sizeof error) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+void reset_signals() {
+  struct sigaction fresh {};
+  fresh.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) ::sigaction(number, &fresh, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// Only calls that are safe after a fork from a process with threads.
+[[noreturn]] void run_child(const SpawnRequest& request, char* const* arguments,
+                            char** environment, pid_t parent, int null_fd, int report) {
+  ::setpgid(0, 0);
+  reset_signals();
+  if (request.dies_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // it had died before the line above
+  }
+  const int wanted[3] = {request.in, request.out, request.err};
+  for (int target = 0; target < 3; ++target) {
+    // Our own descriptors are all above 2, so no dup2 overwrites a source that is still needed.
+    if (::dup2(wanted[target] < 0 ? null_fd : wanted[target], target) < 0) fail(report, false);
+  }
+  if (!request.directory.empty() && ::chdir(request.directory.c_str()) != 0) fail(report, true);
+  environ = environment;
+  ::execvp(arguments[0], arguments);
+  fail(report, false);
+}
+
+// The process group and state of /proc/<pid>/stat, and its flags.
+struct Stat {
+  char state = '?';
+  pid_t group = 0;
+  unsigned long flags = 0;
+  long threads = 0;
+  // A leader that has left its threads behind looks like a zombie, but its process lives.
+  [[nodiscard]] bool is_alive() const { return (state != 'Z' && state != 'X') || threads > 1; }
+};
+
+bool read_stat(const std::string& path, Stat& stat) {
+  std::ifstream file(path);
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  const std::size_t after_name = text.rfind(')');  // the name itself may hold anything
+  if (after_name == std::string::npos) return false;
+  std::istringstream rest(text.substr(after_name + 1));
+  long parent = 0;
+  long group = 0;
+  long session = 0;
+  long terminal = 0;
+  long terminal_group = 0;
+  rest >> stat.state >> parent >> group >> session >> terminal >> terminal_group >> stat.flags;
+  constexpr int kFieldsBetween = 10;  // fault counters, times, priority, nice
+  long skipped = 0;
+  for (int i = 0; i < kFieldsBetween; ++i) rest >> skipped;
+  rest >> stat.threads;
+  stat.group = static_cast<pid_t>(group);
+  return !rest.fail();
+}
+
+std::vector<pid_t> numbered_entries(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), &::closedir);
+  if (!directory) return numbers;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const char* name = entry->d_name;
+    pid_t number = 0;
+    const auto [end, error] = std::from_chars(name, name + strlen(name), number);
+    if (error == std::errc() && *end == '\0') numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) {
+    return resource_error(std::string("cannot make a pipe: ") + strerror(errno) +
+                          "; raise the limit of open files (ulimit -n)");
+  }
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+Spawned spawn(const SpawnRequest& request) {
+  auto report = make_pipe();
+  const UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!report || !null_fd.is_open()) return {0, EMFILE, false};
+  const std::vector<char*> arguments = pointers(request.arguments);
+  std::vector<char*> environment = pointers(request.environment);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return {0, errno, false};
+  if (pid == 0) {
+    run_child(request, arguments.data(), environment.data(), parent, null_fd.get(),
+              report->write.get());
+  }
+  ::setpgid(pid, pid);  // also here: whoever signals the group next must find it
+  report->write.reset();
+  ChildError error{};
+  ssize_t got = 0;
+  do {
+    got = ::read(report->read.get(), &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return {pid, 0, false};  // end of file: exec has closed it
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return {0, error.error_number, error.in_directory};
+}
+
+std::set<pid_t> living_groups(const std::set<pid_t>& groups) {
+  std::set<pid_t> living;
+  if (groups.empty()) return living;
+  for (const pid_t pid : numbered_entries("/proc")) {
+    Stat stat;
+    if (!read_stat("/proc/" + std::to_string(pid) + "/stat", stat)) continue;
+    if (stat.is_alive() && groups.contains(stat.group)) living.insert(stat.group);
+  }
+  return living;
+}
+
+bool is_ending(pid_t pid) {
+  constexpr unsigned long kExiting = 0x4;  // PF_EXITING, stable since long
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  for (const pid_t thread : numbered_entries(folder)) {
+    Stat stat;
+    if (!read_stat(folder + "/" + std::to_string(thread) + "/stat", stat)) continue;
+    if (stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0) return true;
+  }
+  return false;
+}
+
+std::vector<pid_t> list_children() {
+  std::vector<pid_t> children;
+  for (const pid_t thread : numbered_entries("/proc/self/task")) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+}  // namespace kolo::internal
