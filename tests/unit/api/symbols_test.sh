@@ -10,7 +10,8 @@ trap 'rm -rf "$folder"' EXIT
 grep '^KOLO_API' "$header" | sed 's/(.*//; s/.*[ *]//' | sort > "$folder/declared"
 nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
   sort > "$folder/exported"
-test "$(wc -l < "$folder/declared")" -ge 30
+# A header that is not understood must not pass as one that declares nothing.
+test "$(wc -l < "$folder/declared")" -ge 25
 diff "$folder/declared" "$folder/exported" || {
   echo "symbols_test: left: declared in kolo.h, right: exported by $library" >&2
   exit 1
