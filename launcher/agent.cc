@@ -109,8 +109,8 @@ class Agent final : public MeetingBackend {
     const std::string address = "127.0.0.1:" + std::to_string(job.rendezvous_port);
     auto front_end = RendezvousFrontEnd::start(address, {job.job, job.secret}, *this);
     if (!front_end) {
-      return give_up("cannot listen on " + address + ": " + front_end.status().text() +
-                     (job.rendezvous_port == 0 ? "" : "; choose another --rendezvous-port"));
+      return give_up(front_end.status().text() +
+                     (job.rendezvous_port == 0 ? "" : " (--rendezvous-port)"));
     }
     front_end_ = *std::move(front_end);
     const Environment meeting = meeting_variables(front_end_->endpoint());

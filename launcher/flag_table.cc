@@ -177,7 +177,7 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kHosts, "H|host|hosts", kOne, "LIST", "a:4,user@b:2,[fd00::1]:2 (slots: 1)",
      set_text<&LaunchOptions::hosts>},
     {FlagGroup::kHosts, "f|hostfile|machinefile", kOne, "FILE",
-     "a host a line: 'a slots=4', 'a:4' or 'a'; # comments", set_text<&LaunchOptions::hostfile>},
+     "lines 'a slots=4', 'a:4' or 'a'; # comments", set_text<&LaunchOptions::hostfile>},
     {FlagGroup::kHosts, "launcher", kOne, "HOW",
      "ssh, or fork: all hosts are this machine", set_remote},
     {FlagGroup::kHosts, "launcher-exec", kOne, "CMD",
@@ -194,10 +194,10 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kHosts, "agent-path", kOne, "PATH", "kolorun on the other hosts (same as here)",
      set_text<&LaunchOptions::agent_path>},
     {FlagGroup::kHosts, "network-interfaces|network-interface|iface", kOne, "LIST",
-     "eth0,ib0 or ^docker0 or 10.1.0.0/16: where ranks listen",
+     "eth0,ib0 or ^docker0 or 10.1.0.0/16",
      set_text<&LaunchOptions::interfaces>},
     {FlagGroup::kHosts, "rendezvous-port", kOne, "PORT",
-     "loopback port where ranks meet their agent (any)", set_port},
+     "loopback port of each agent (any)", set_port},
     {FlagGroup::kHosts, "start-timeout", kOne, "S", "seconds until all must have met (60)",
      set_start_timeout},
 
@@ -207,8 +207,8 @@ constexpr FlagRow kRows[] = {
 
     {FlagGroup::kOutput, "l|prepend-rank", kNo, "", "the same as --label=rank", set_label},
     {FlagGroup::kOutput, "label", kMaybe, "HOW",
-     "lines start with: rank '[3] ' (default), stream, none", set_label},
-    {FlagGroup::kOutput, "output-filename", kOne, "DIR", "also write DIR/rank.N/stdout and stderr",
+     "rank '[3] ' (default), stream or none", set_label},
+    {FlagGroup::kOutput, "output-filename", kOne, "DIR", "also write DIR/rank.N/{stdout,stderr}",
      set_text<&LaunchOptions::output_directory>},
     {FlagGroup::kOutput, "verbose", kNo, "", "say what is started where",
      [](LaunchOptions& o, Text, Text) {

@@ -63,13 +63,17 @@ std::string explain_unknown(const GetoptTable& table, const std::string& typed) 
   const std::size_t first = option.find_first_not_of('-');
   const std::string name = first == std::string::npos ? "" : option.substr(first);
   std::string similar;
+  int count = 0;
   for (const auto& names : table.names) {
     for (const std::string& known : names) {
       if (known == name) return option + " takes no value" + std::string(kSeeHelp);
-      if (!name.empty() && known.starts_with(name)) similar += " " + dashed(known);
+      if (name.empty() || !known.starts_with(name)) continue;
+      similar += " " + dashed(known);
+      ++count;
     }
   }
-  if (!similar.empty()) return "option '" + option + "' could be any of" + similar;
+  if (count == 1) return "option" + similar + " takes no value" + std::string(kSeeHelp);
+  if (count > 1) return "option '" + option + "' could be any of" + similar;
   return "unknown option '" + option + "'" + std::string(kSeeHelp);
 }
 

@@ -1,0 +1,71 @@
+// The rule of the exit code, and the closing lines.
+#include "launcher/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace kolo::internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int exited(int code) { return code << 8; }
+
+RankEnd end(int rank, int status, Nanos time, bool ended_by_kolorun = false) {
+  return {rank, "host", 100 + rank, status, time, ended_by_kolorun, ""};
+}
+
+TEST(Verdict, SuccessIsZeroAndSilent) {
+  EXPECT_EQ(judge({}).exit_code, 0);
+  const Verdict verdict = judge({end(0, exited(0), 1s), end(1, exited(0), 2s)});
+  EXPECT_EQ(verdict.exit_code, 0);
+  EXPECT_THAT(verdict.lines, IsEmpty());
+}
+
+TEST(Verdict, FirstInTimeWinsWhateverTheOrderOfArrivalOrRank) {
+  EXPECT_EQ(judge({end(0, exited(7), 2s), end(1, exited(5), 1s)}).exit_code, 5);
+  EXPECT_EQ(judge({end(0, exited(0), 0s), end(1, SIGSEGV | 0x80, 1s), end(2, exited(1), 2s)})
+                .exit_code,
+            128 + SIGSEGV);
+}
+
+TEST(Verdict, AtTheSameInstantADeathBySignalIsTheCause) {
+  EXPECT_EQ(judge({end(0, exited(1), 1s), end(1, SIGKILL, 1s)}).exit_code, 137);
+  EXPECT_EQ(judge({end(1, exited(4), 1s), end(0, exited(3), 1s)}).exit_code, 3);
+}
+
+TEST(Verdict, RanksEndedByKolorunCountLast) {
+  const Verdict verdict = judge({end(0, SIGTERM, 1s, true), end(3, exited(9), 2s),
+                                 end(1, SIGKILL, 4s, true), end(2, exited(0), 3s, true)});
+  EXPECT_EQ(verdict.exit_code, 9);
+  ASSERT_EQ(verdict.lines.size(), 4u);
+  EXPECT_EQ(verdict.lines[0], "rank 3 on host (pid 103) failed first: exit code 9");
+  EXPECT_THAT(verdict.lines[1],
+              AllOf(HasSubstr("rank 0"), HasSubstr("ended by kolorun: signal 15 (Terminated)")));
+  EXPECT_THAT(verdict.lines[2], HasSubstr("ended by kolorun: exit code 0"));
+  EXPECT_THAT(verdict.lines[3], HasSubstr("ended by kolorun: signal 9 (Killed)"));
+  EXPECT_EQ(judge({end(0, SIGKILL, 1s, true)}).exit_code, 137);
+}
+
+TEST(Verdict, RankThatCouldNotStart) {
+  RankEnd missing = end(1, exited(127), 1s);
+  missing.pid = 0;
+  missing.error = "no such program";
+  const Verdict verdict = judge({missing});
+  EXPECT_EQ(verdict.exit_code, 127);
+  EXPECT_EQ(verdict.lines[0], "rank 1 on host could not start: no such program");
+}
+
+TEST(Verdict, ManyRanksMakeFewLines) {
+  std::vector<RankEnd> ends;
+  for (int rank = 0; rank < 1000; ++rank) ends.push_back(end(rank, exited(1), 1s));
+  const Verdict verdict = judge(ends);
+  EXPECT_EQ(verdict.lines.size(), 17u);
+  EXPECT_EQ(verdict.lines.back(), "and 984 more ranks");
+}
+
+}  // namespace
+}  // namespace kolo::internal
