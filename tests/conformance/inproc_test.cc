@@ -1,0 +1,36 @@
+// The in-memory road under the conformance suites: plain, and with stalls and short moves.
+#include "tests/conformance/channel_suite.h"
+#include "tests/conformance/collectives_suite.h"
+#include "transport/inproc/inproc_channel.h"
+
+namespace kolo::internal {
+namespace {
+
+Mesh make_mesh(int size, const InprocFaults& faults) {
+  Mesh mesh;
+  const auto network = std::make_shared<InprocNetwork>(size, 1, faults);
+  mesh.owner = network;
+  for (int rank = 0; rank < size; ++rank) {
+    mesh.rows.push_back(std::move(network->channels(rank)[0]));
+  }
+  return mesh;
+}
+
+Road plain() {
+  return {"Plain", [](int size, std::uint64_t) { return make_mesh(size, {}); }};
+}
+
+Road faulty() {
+  return {"Faulty", [](int size, std::uint64_t seed) {
+            return make_mesh(size,
+                             {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Inproc, ChannelSuite, testing::Values(plain(), faulty()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inproc, CollectivesSuite, testing::Values(plain(), faulty()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace kolo::internal
