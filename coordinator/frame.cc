@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxDims = 64;
+constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 60;  // its bytes still fit 64 bits
 
 Status malformed(const char* what) {
   return invalid_argument(std::string("malformed control frame: ") + what);
@@ -93,7 +94,8 @@ bool get_ranks(const Repeated& from, std::vector<int>& ranks) {
   return true;
 }
 
-Result<TensorSpec> get(const wire::Tensor& from) {
+// A refused submission is told as it came: its numbers may be anything.
+Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   TensorSpec spec;
   spec.name = from.name();
   if (from.kind() < 0 || from.kind() > static_cast<int>(OpKind::kBarrier)) {
@@ -104,7 +106,11 @@ Result<TensorSpec> get(const wire::Tensor& from) {
   spec.op = static_cast<ReduceOp>(from.op());
   spec.root = from.root();
   spec.count = from.count();
-  if (from.shape_size() > kMaxDims) return malformed("too many dimensions");
+  if (!refused && from.shape_size() > kMaxDims) return malformed("too many dimensions");
+  if (!refused && spec.count > kMaxCount) return malformed("too many elements");
+  if (!refused && !(is_valid(spec.dtype) && is_valid(spec.op))) {
+    return malformed("unknown dtype or op");
+  }
   spec.shape.assign(from.shape().begin(), from.shape().end());
   spec.prescale = from.prescale();
   spec.postscale = from.postscale();
@@ -120,13 +126,11 @@ Result<UnitPtr> get(const wire::Unit& from) {
   if (unit->numbered && unit->key.name.empty()) return malformed("a numbered unit without number");
   unit->tensors.reserve(static_cast<std::size_t>(from.tensors_size()));
   for (const wire::Tensor& tensor : from.tensors()) {
-    Result<TensorSpec> spec = get(tensor);
+    Result<TensorSpec> spec = get(tensor, !unit->invalid.empty());
     if (!spec) return spec.status();
-    const bool known = is_valid(spec->dtype) && is_valid(spec->op);
-    if (!known && unit->invalid.empty()) return malformed("unknown dtype or op");
     unit->tensors.push_back(*std::move(spec));
   }
-  if (unit->tensors.empty() && !unit->group) return malformed("a unit without tensors");
+  if (unit->tensors.size() != 1 && !unit->group) return malformed("a unit of other than one tensor");
   return UnitPtr(std::move(unit));
 }
 
@@ -178,7 +182,9 @@ Result<Item> get(const wire::Item& from) {
     case wire::Item::kFailure: {
       const wire::Failure& wire_failure = from.failure();
       const auto code = static_cast<StatusCode>(wire_failure.code());
-      if (code == StatusCode::kOk) return malformed("a failure that is none");
+      if (code <= StatusCode::kOk || code > StatusCode::kInProgress) {
+        return malformed("a failure that is none");
+      }
       Failure failure{{wire_failure.key().process_set(), wire_failure.key().name()},
                       {},
                       {code, wire_failure.text()}};

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace kolo::internal {
+namespace {
+
+constexpr std::size_t kMaxStreaming = 4096;
+
+}  // namespace
 
 std::vector<int> Leader::local_ranks(std::uint32_t process_set) const {
   std::vector<int> ranks = topology_.ranks_of_set(process_set);
@@ -10,34 +15,39 @@ std::vector<int> Leader::local_ranks(std::uint32_t process_set) const {
   return ranks;
 }
 
+bool Leader::is_told(int rank, const UnitKey& key) const {
+  const auto told = told_.find(key);
+  return told != told_.end() && told->second.contains(rank);
+}
+
 void Leader::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
-  if (streaming_.contains(unit->key)) {
-    report_.facts.push_back({unit, 0, false, {ranks.begin(), ranks.end()}});
-    return;
-  }
-  for (const int rank : ranks) table_.add(rank, unit, 0, now);
-  check_complete(unit->key);
+  for (const int rank : ranks) add_one(rank, unit, 0, now);
 }
 
 Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
   const UnitPtr unit = toggles_.unit_of(toggle.id);
-  const int self[] = {rank};
+  if (unit == nullptr || !topology_.in_set(unit->key.process_set, rank)) {
+    return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
+                                       ". All ranks must run the same kolo"};
+  }
   switch (toggles_.hear(rank, toggle)) {
-    case ToggleBook::Answer::kStale: break;
-    case ToggleBook::Answer::kCountsInFull: add(self, unit, now); break;
-    case ToggleBook::Answer::kCounts:
-      if (streaming_.contains(unit->key)) {
-        report_.facts.push_back({nullptr, toggle.id, toggle.parity, {rank}});
-      } else {
-        table_.add(rank, unit, toggle.id, now);
-        check_complete(unit->key);
-      }
-      break;
-    case ToggleBook::Answer::kUnknown:
-      return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
-                                         ". All ranks must run the same kolo"};
+    case ToggleBook::Answer::kCounts: add_one(rank, unit, toggle.id, now); break;
+    case ToggleBook::Answer::kCountsInFull: add_one(rank, unit, 0, now); break;
+    case ToggleBook::Answer::kStale:
+    case ToggleBook::Answer::kUnknown: break;
   }
   return Status::ok();
+}
+
+void Leader::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
+  const UnitKey& key = unit->key;
+  if (is_told(rank, key)) return;
+  if (streaming_.contains(key)) {
+    tell({unit, id, {rank}});
+    return;
+  }
+  table_.add(rank, unit, id, now);
+  check_complete(key);
 }
 
 void Leader::check_complete(const UnitKey& key) {
@@ -51,24 +61,32 @@ void Leader::check_complete(const UnitKey& key) {
 }
 
 void Leader::forward(const PendingUnit& pending) {
-  for (const Variant& variant : pending.variants) {
-    if (variant.id == 0 || !toggles_.is_live(variant.id)) {
-      report_.facts.push_back({variant.unit, 0, false, variant.ranks});
-      continue;
-    }
-    const bool parity = !toggles_.ordered_parity(variant.id);
-    if (variant.ranks == local_ranks(variant.unit->key.process_set)) {
-      report_.toggles.push_back({variant.id, parity});
-    } else {
-      report_.facts.push_back({nullptr, variant.id, parity, variant.ranks});
-    }
+  for (const Variant& variant : pending.variants) tell(variant);
+}
+
+void Leader::tell(const Variant& variant) {
+  const UnitKey& key = variant.unit->key;
+  told_[key].insert(variant.ranks.begin(), variant.ranks.end());
+  if (variant.id == 0 || !toggles_.is_live(variant.id)) {
+    report_.facts.push_back({variant.unit, 0, false, variant.ranks});
+    return;
+  }
+  const bool parity = !toggles_.ordered_parity(variant.id);
+  if (variant.ranks == local_ranks(key.process_set)) {
+    report_.toggles.push_back({variant.id, parity});
+  } else {
+    report_.facts.push_back({nullptr, variant.id, parity, variant.ranks});
   }
 }
 
 // Tells what is known of a unit so far; the rest follows as it comes.
 void Leader::stream(const UnitKey& key) {
   if (const auto pending = table_.take(key)) forward(*pending);
-  streaming_.insert(key);
+  if (streaming_.insert(key).second) streaming_order_.push_back(key);
+  while (streaming_order_.size() > kMaxStreaming) {
+    streaming_.erase(streaming_order_.front());
+    streaming_order_.pop_front();
+  }
 }
 
 void Leader::add_joined(std::uint32_t process_set, int rank) {
@@ -117,16 +135,39 @@ void Leader::observe(const Item& item) {
         unit = toggles_.unit_of(order.id);
       }
       streaming_.erase(unit->key);
+      told_.erase(unit->key);
     }
   } else if (const auto* failure = std::get_if<Failure>(&item)) {
-    streaming_.erase(failure->key);
+    forget(*failure);
   } else if (const auto* evict = std::get_if<Evict>(&item)) {
-    const PendingUnit* pending = table_.find(toggles_.unit_of(evict->id)->key);
-    toggles_.retire(evict->id, pending == nullptr ? std::vector<int>{}
-                                                  : pending->present_by(evict->id));
+    const UnitKey& key = toggles_.unit_of(evict->id)->key;
+    const PendingUnit* pending = table_.find(key);
+    std::vector<int> taken = pending == nullptr ? std::vector<int>{}
+                                                : pending->present_by(evict->id);
+    if (const auto told = told_.find(key); told != told_.end()) {
+      taken.insert(taken.end(), told->second.begin(), told->second.end());
+    }
+    toggles_.retire(evict->id, taken);
   } else if (const auto* done = std::get_if<JoinDone>(&item)) {
     joined_.erase(done->process_set);
   }
+}
+
+// The unit has failed on some ranks: what the others of this host submit, or have submitted, of it
+// goes to the root at once.
+void Leader::forget(const Failure& failure) {
+  const UnitKey& key = failure.key;
+  streaming_.erase(key);  // unless some are late
+  if (const auto told = told_.find(key); told != told_.end()) {
+    for (const int rank : failure.ranks) told->second.erase(rank);
+    if (told->second.empty()) told_.erase(told);
+  }
+  std::vector<int> late = local_ranks(key.process_set);
+  std::erase_if(late, [&](int rank) {
+    return joined_[key.process_set].contains(rank) ||
+           std::find(failure.ranks.begin(), failure.ranks.end(), rank) != failure.ranks.end();
+  });
+  if (!late.empty()) stream(key);
 }
 
 }  // namespace kolo::internal

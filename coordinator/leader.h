@@ -5,8 +5,13 @@
 //   * When it waits for long, or its time limit passes, or one of its ranks joins, what is known so
 //     far goes at once and the rest follows as it comes (the unit is *streaming*): so the root can
 //     name who is missing, and a join never overtakes a submission.
+//   * A unit that failed before all ranks of this host had submitted it streams for the late ones:
+//     the root fails theirs too.
+//   * What has been told is not told again: facts are levels, also until the root has ordered.
 #pragma once
 
+#include <deque>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -39,9 +44,13 @@ class Leader {
 
  private:
   void check_complete(const UnitKey& key);
+  void add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now);
   void forward(const PendingUnit& pending);
   void stream(const UnitKey& key);
+  void tell(const Variant& variant);
+  void forget(const Failure& failure);
   [[nodiscard]] std::vector<int> local_ranks(std::uint32_t process_set) const;
+  [[nodiscard]] bool is_told(int rank, const UnitKey& key) const;
 
   const Topology& topology_;
   int host_;
@@ -49,6 +58,8 @@ class Leader {
   ReadinessTable table_;
   ToggleBook toggles_;
   std::set<UnitKey> streaming_;
+  std::map<UnitKey, std::set<int>> told_;  // by whom, as told to the root and not yet ordered
+  std::deque<UnitKey> streaming_order_;    // oldest first, for the bound
   std::map<std::uint32_t, std::set<int>> joined_;
   Frame report_;
 };

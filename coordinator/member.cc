@@ -1,11 +1,38 @@
 #include "coordinator/member.h"
 
 #include <algorithm>
-#include <numeric>
+#include <string>
 
 #include "base/check.h"
 
 namespace kolo::internal {
+namespace {
+
+Status bad_order(const char* what) {
+  return {StatusCode::kInternal, std::string("the ordered stream breaks the protocol: ") + what +
+                                     ". All ranks must run the same kolo"};
+}
+
+// Every tensor stands in one cut, and a cut is of one process set.
+Status check_cuts(const std::vector<std::vector<std::uint32_t>>& cuts,
+                  const std::vector<std::uint32_t>& set_of_place) {
+  std::vector<bool> seen(set_of_place.size());
+  std::size_t count = 0;
+  for (const auto& cut : cuts) {
+    if (cut.empty()) return bad_order("an empty cut");
+    for (const std::uint32_t place : cut) {
+      if (place >= seen.size() || seen[place]) return bad_order("a cut of a wrong tensor");
+      if (set_of_place[place] != set_of_place[cut.front()]) {
+        return bad_order("a cut across process sets");
+      }
+      seen[place] = true;
+      ++count;
+    }
+  }
+  return count == seen.size() ? Status::ok() : bad_order("a tensor in no cut");
+}
+
+}  // namespace
 
 Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
   const UnitKey key = unit->key;
@@ -20,6 +47,7 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
     }
     before.next.emplace(ticket, std::move(unit));
     before.next_deadline = deadline;
+    before.deadline = deadline;  // what waits for it has no time either
     return Status::ok();
   }
   Pending& pending = pending_[key];
@@ -44,7 +72,17 @@ void Member::publish(Pending& pending) {
 }
 
 void Member::join(std::uint32_t process_set) {
-  joined_.insert(process_set);
+  joining_.insert(process_set);
+  join_when_published(process_set);
+}
+
+void Member::join_when_published(std::uint32_t process_set) {
+  if (!joining_.contains(process_set)) return;
+  for (auto it = pending_.lower_bound({process_set, {}});
+       it != pending_.end() && it->first.process_set == process_set; ++it) {
+    if (it->second.next) return;
+  }
+  joining_.erase(process_set);
   report_.joined.push_back({process_set, rank_});
 }
 
@@ -64,62 +102,84 @@ Nanos Member::next_deadline() const {
   return next;
 }
 
-std::optional<Plan> Member::apply(const Item& item, std::vector<Finished>& finished) {
-  if (const auto* run = std::get_if<Run>(&item)) return apply_run(*run);
-  if (const auto* failure = std::get_if<Failure>(&item)) apply_failure(*failure, finished);
-  if (const auto* evict = std::get_if<Evict>(&item)) apply_evict(evict->id);
-  if (const auto* done = std::get_if<JoinDone>(&item)) joined_.erase(done->process_set);
-  return std::nullopt;
+Status Member::apply(const Item& item, std::optional<Plan>& plan,
+                     std::vector<Finished>& finished) {
+  if (const auto* run = std::get_if<Run>(&item)) return apply_run(*run, plan);
+  if (const auto* evict = std::get_if<Evict>(&item)) return apply_evict(evict->id);
+  if (const auto* failure = std::get_if<Failure>(&item)) {
+    if (!topology_.has_set(failure->key.process_set)) return bad_order("an unknown process set");
+    apply_failure(*failure, finished);
+  }
+  if (const auto* done = std::get_if<JoinDone>(&item)) {
+    if (!topology_.has_set(done->process_set)) return bad_order("an unknown process set");
+  }
+  return Status::ok();
 }
 
-std::optional<Plan> Member::apply_run(const Run& run) {
+Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
   Plan plan;
   plan.units.reserve(run.units.size());
+  std::vector<std::uint32_t> set_of_place;
   std::set<std::uint32_t> sets;
-  bool concerns_us = false;
   for (const UnitOrder& order : run.units) {
-    UnitPtr unit = order.unit;
-    if (order.id != 0) {
-      Known& known = by_id_[order.id];
-      if (order.first_sight) {
-        known.unit = order.unit;
-        id_of_[order.unit->key] = order.id;
-      }
-      KOLO_CHECK(known.unit != nullptr);  // an id that the stream has not introduced
-      known.ordered_parity = !known.ordered_parity;
-      unit = known.unit;
-    }
-    const std::uint32_t set = unit->key.process_set;
-    const bool ours = topology_.in_set(set, rank_) && !closed_.contains(set);
-    std::uint64_t& runs = runs_[set];
-    if (sets.insert(set).second && ours) ++runs;
-    PlannedUnit planned{0, unit, order.absent, runs};
-    if (ours) {
-      concerns_us = true;
-      const auto pending = pending_.find(unit->key);
-      const bool absent =
-          std::find(order.absent.begin(), order.absent.end(), rank_) != order.absent.end();
-      KOLO_CHECK(absent || pending != pending_.end());
-      if (!absent) {
-        planned.ticket = pending->second.ticket;
-        KOLO_CHECK(planned.ticket != 0);
-        finish_pending(unit->key);
-      }
-    } else {
-      planned.run = 0;  // not for this rank; it keeps its places in the cuts
+    PlannedUnit planned;
+    KOLO_RETURN_IF_ERROR(apply_order(order, planned));
+    const std::uint32_t set = planned.unit->key.process_set;
+    set_of_place.insert(set_of_place.end(), planned.unit->tensors.size(), set);
+    if (topology_.in_set(set, rank_) && !closed_.contains(set)) {
+      if (sets.insert(set).second) ++runs_[set];
+      planned.run = runs_[set];
     }
     plan.units.push_back(std::move(planned));
   }
-  if (!concerns_us) return std::nullopt;
   plan.cuts = run.cuts;
   if (plan.cuts.empty()) {
-    std::uint32_t tensors = 0;
-    for (const PlannedUnit& planned : plan.units) {
-      tensors += static_cast<std::uint32_t>(planned.unit->tensors.size());
+    for (std::uint32_t place = 0; place < set_of_place.size(); ++place) {
+      plan.cuts.push_back({place});
     }
-    for (std::uint32_t place = 0; place < tensors; ++place) plan.cuts.push_back({place});
+  } else {
+    KOLO_RETURN_IF_ERROR(check_cuts(plan.cuts, set_of_place));
   }
-  return plan;
+  if (!sets.empty()) result = std::move(plan);
+  return Status::ok();
+}
+
+// A unit of a run: what it is, and which of our submissions it ends.
+Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
+  planned.unit = order.unit;
+  planned.absent = order.absent;
+  if (order.id != 0) KOLO_RETURN_IF_ERROR(learn(order, planned.unit));
+  const UnitKey& key = planned.unit->key;
+  if (!topology_.has_set(key.process_set)) return bad_order("an unknown process set");
+  if (!topology_.in_set(key.process_set, rank_) || closed_.contains(key.process_set)) {
+    return Status::ok();  // not for this rank; it keeps its places in the cuts
+  }
+  if (std::find(order.absent.begin(), order.absent.end(), rank_) != order.absent.end()) {
+    return Status::ok();
+  }
+  const auto pending = pending_.find(key);
+  if (pending == pending_.end() || pending->second.ticket == 0) {
+    return bad_order("a run of what this rank has not submitted");
+  }
+  planned.ticket = pending->second.ticket;
+  finish_pending(key);
+  return Status::ok();
+}
+
+// The unit of a cached id, which an order uses or introduces.
+Status Member::learn(const UnitOrder& order, UnitPtr& unit) {
+  if (order.first_sight) {
+    std::uint64_t& newest = newest_id_[order.id & 1];
+    if (order.id <= newest) return bad_order("a new unit with a used id");
+    newest = order.id;
+    by_id_[order.id].unit = order.unit;
+    id_of_[order.unit->key] = order.id;
+  }
+  const auto known = by_id_.find(order.id);
+  if (known == by_id_.end()) return bad_order("a run of an unknown id");
+  known->second.ordered_parity = !known->second.ordered_parity;
+  unit = known->second.unit;
+  return Status::ok();
 }
 
 void Member::finish_pending(const UnitKey& key) {
@@ -131,6 +191,7 @@ void Member::finish_pending(const UnitKey& key) {
   const Status submitted =
       submit(pending.next->first, pending.next->second, pending.next_deadline);
   KOLO_CHECK(submitted.is_ok());
+  join_when_published(key.process_set);
 }
 
 void Member::apply_failure(const Failure& failure, std::vector<Finished>& finished) {
@@ -141,12 +202,13 @@ void Member::apply_failure(const Failure& failure, std::vector<Finished>& finish
   finish_pending(failure.key);
 }
 
-void Member::apply_evict(std::uint64_t id) {
+Status Member::apply_evict(std::uint64_t id) {
   const auto known = by_id_.find(id);
-  if (known == by_id_.end()) return;
+  if (known == by_id_.end()) return bad_order("an eviction of an unknown id");
   const auto named = id_of_.find(known->second.unit->key);
   if (named != id_of_.end() && named->second == id) id_of_.erase(named);
   by_id_.erase(known);
+  return Status::ok();
 }
 
 std::vector<Ticket> Member::give_up(const std::function<bool(std::uint32_t)>& concerned) {

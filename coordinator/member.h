@@ -49,8 +49,9 @@ class Member {
   void tick(Nanos now);  // publishes deadlines that have passed
   [[nodiscard]] Nanos next_deadline() const;
 
-  // One step of the host's ordered stream; a plan if it is a run that concerns this rank.
-  std::optional<Plan> apply(const Item& item, std::vector<Finished>& finished);
+  // One step of the host's ordered stream; sets `plan` if it is a run that concerns this rank.
+  // INTERNAL for a step that no sequencer can have sent; the state is then of no further use.
+  Status apply(const Item& item, std::optional<Plan>& plan, std::vector<Finished>& finished);
 
   // All submissions not yet ordered, in sets for which `concerned`; they are forgotten.
   std::vector<Ticket> give_up(const std::function<bool(std::uint32_t set)>& concerned);
@@ -77,9 +78,12 @@ class Member {
 
   void publish(Pending& pending);
   void finish_pending(const UnitKey& key);
-  std::optional<Plan> apply_run(const Run& run);
+  Status apply_run(const Run& run, std::optional<Plan>& result);
+  Status apply_order(const UnitOrder& order, PlannedUnit& planned);
+  Status learn(const UnitOrder& order, UnitPtr& unit);
   void apply_failure(const Failure& failure, std::vector<Finished>& finished);
-  void apply_evict(std::uint64_t id);
+  Status apply_evict(std::uint64_t id);
+  void join_when_published(std::uint32_t process_set);
 
   const Topology& topology_;
   int rank_;
@@ -87,7 +91,8 @@ class Member {
   std::unordered_map<std::uint64_t, Known> by_id_;
   std::map<UnitKey, std::uint64_t> id_of_;
   std::map<std::uint32_t, std::uint64_t> runs_;
-  std::set<std::uint32_t> joined_;
+  std::uint64_t newest_id_[2] = {0, 0};  // of the root's ids, and of the host's
+  std::set<std::uint32_t> joining_;      // wait for submissions that wait behind a refused one
   std::set<std::uint32_t> closed_;
   Frame report_;
 };

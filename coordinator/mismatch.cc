@@ -1,8 +1,9 @@
 #include "coordinator/mismatch.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <functional>
+#include <iterator>
 #include <string>
 
 namespace kolo::internal {
@@ -30,10 +31,14 @@ std::string count_of(const Unit& unit, std::size_t i) {
 std::string root_of(const Unit& unit, std::size_t i) {
   return std::to_string(unit.tensors[i].root);
 }
+// The shortest text that reads back as this number: different numbers never look alike.
+std::string number_text(double number) {
+  char text[32];
+  const auto end = std::to_chars(std::begin(text), std::end(text), number).ptr;
+  return {text, end};
+}
 std::string scales_of(const Unit& unit, std::size_t i) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%g/%g", unit.tensors[i].prescale, unit.tensors[i].postscale);
-  return text;
+  return number_text(unit.tensors[i].prescale) + "/" + number_text(unit.tensors[i].postscale);
 }
 
 struct Attribute {
@@ -86,6 +91,10 @@ std::string first_difference(const std::vector<Variant>& variants) {
   if (!text.empty()) return "group members differ: " + text;
   const Unit& first = *variants.front().unit;
   for (std::size_t i = 0; i < first.tensors.size(); ++i) {
+    text = differing(variants, [i](const Unit& unit) { return "'" + unit.tensors[i].name + "'"; });
+    if (first.group && !text.empty()) {  // beyond the names shown above
+      return "group members differ: " + text + " as member " + std::to_string(i + 1);
+    }
     for (const Attribute& attribute : kAttributes) {
       text = differing(variants, [&](const Unit& unit) { return attribute.describe(unit, i); });
       if (text.empty()) continue;

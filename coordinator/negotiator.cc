@@ -25,6 +25,24 @@ void append_report(Frame&& report, Frame& out) {
   append(std::move(report.expired), out.expired);
 }
 
+// Whether the root can have ordered this: ids and process sets of one host are its leader's.
+bool crosses_hosts(const Item& item, const Topology& topology) {
+  const auto set_crosses = [&](std::uint32_t set) {
+    return topology.has_set(set) && !topology.is_host_only(set);
+  };
+  if (const auto* run = std::get_if<Run>(&item)) {
+    return std::all_of(run->units.begin(), run->units.end(), [&](const UnitOrder& order) {
+      return (order.id == 0 || !ResponseCache::is_host_id(order.id)) &&
+             (!order.unit || set_crosses(order.unit->key.process_set));
+    });
+  }
+  if (const auto* evict = std::get_if<Evict>(&item)) return !ResponseCache::is_host_id(evict->id);
+  if (const auto* failure = std::get_if<Failure>(&item)) {
+    return set_crosses(failure->key.process_set);
+  }
+  return set_crosses(std::get<JoinDone>(item).process_set);
+}
+
 }  // namespace
 
 Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
@@ -84,7 +102,8 @@ void Negotiator::fail(const Status& cause) {
   hear({kind, rank_, cause.text(), {}}, rank_);
 }
 
-// Whether a peer that knows the protocol can have sent this.
+// Whether a peer that knows the protocol can have sent this. A member speaks of itself, the leader
+// of another host to the root of the ranks of its host, and orders come from above.
 Status Negotiator::check_frame(int from, const Frame& frame) const {
   const auto bad = [from](const char* what) {
     return Status(StatusCode::kInternal, "control frame from rank " + std::to_string(from) +
@@ -93,22 +112,35 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
   };
   const bool reports = !frame.facts.empty() || !frame.toggles.empty() || !frame.joined.empty() ||
                        !frame.expired.empty();
-  const bool from_my_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
-  const bool from_a_leader = rank_ == Topology::kRoot && topology_.is_leader(from);
-  if (reports && !from_my_member && !from_a_leader) return bad("a report to the wrong rank");
-  const bool from_above = from == leader_ || (leader_ == rank_ && from == Topology::kRoot);
+  const bool from_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
+  const bool from_leader = rank_ == Topology::kRoot && topology_.is_leader(from);
+  if (reports && !from_member && !from_leader) return bad("a report to the wrong rank");
+  const bool from_above = from != rank_ &&
+                          (from == leader_ || (leader_ == rank_ && from == Topology::kRoot));
   if (!frame.items.empty() && !from_above) return bad("an order from the wrong rank");
-  const auto known = [this](std::uint32_t set, int rank) {
-    return topology_.has_set(set) && rank < topology_.size() && topology_.in_set(set, rank);
+  const auto is_roots = [this](const Item& item) { return crosses_hosts(item, topology_); };
+  if (leader_ == rank_ && !std::all_of(frame.items.begin(), frame.items.end(), is_roots)) {
+    return bad("an order of the root about one host");
+  }
+
+  const auto speaks_of = [&](int rank) {
+    if (from_member) return rank == from;
+    return rank < topology_.size() && topology_.host_of(rank) == topology_.host_of(from);
+  };
+  const auto known = [&](std::uint32_t set, int rank) {
+    return speaks_of(rank) && topology_.has_set(set) && topology_.in_set(set, rank) &&
+           (from_member || !topology_.is_host_only(set));
   };
   for (const Fact& fact : frame.facts) {
-    if (!fact.unit) continue;
-    const std::uint32_t set = fact.unit->key.process_set;
-    if (!topology_.has_set(set)) return bad("an unknown process set");
+    if (!from_member && fact.ranks.empty()) return bad("a fact of no rank");
+    if (from_member && !fact.unit) return bad("a fact without unit");
     for (const int rank : fact.ranks) {
-      if (!known(set, rank)) return bad("a rank outside of the process set");
+      const bool fits = fact.unit ? known(fact.unit->key.process_set, rank) : speaks_of(rank);
+      if (!fits) return bad("a rank outside of the process set");
     }
-    if (fact.ranks.empty() && !known(set, from)) return bad("a rank outside of the process set");
+    if (fact.ranks.empty() && !known(fact.unit->key.process_set, from)) {
+      return bad("a rank outside of the process set");
+    }
   }
   for (const Joined& joined : frame.joined) {
     if (!known(joined.process_set, joined.rank)) return bad("a join outside of the process set");
@@ -132,12 +164,9 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
   } else if (root_sequencer_) {
     KOLO_RETURN_IF_ERROR(take_host_report(from, *frame, now));
   }
-  if (!frame->items.empty()) {
-    if (leader_ == rank_) {
-      merge_from_root(frame->items);
-    } else {
-      follow(frame->items);
-    }
+  for (const Item& item : frame->items) {
+    if (!membership_.broken().is_ok()) break;
+    KOLO_RETURN_IF_ERROR(leader_ == rank_ ? merge(item, true) : follow(item));
   }
   for (const Notice& notice : frame->notices) hear(notice, from);
   return Status::ok();
@@ -147,7 +176,6 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
 Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) {
   const int self[] = {from};
   for (const Fact& fact : report.facts) {
-    if (!fact.unit) continue;  // members speak of cached units by toggle
     if (topology_.is_host_only(fact.unit->key.process_set)) {
       host_sequencer_->add(self, fact.unit, now);
     } else {
@@ -200,30 +228,29 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
 }
 
 // The host's sequence, as every rank of the host sees it.
-void Negotiator::follow(const std::vector<Item>& items) {
-  if (!membership_.broken().is_ok()) return;
+Status Negotiator::follow(const Item& item) {
+  std::optional<Plan> plan;
   std::vector<Finished> finished;
-  for (const Item& item : items) {
-    if (auto plan = member_.apply(item, finished)) actions_.emplace_back(Execute{std::move(*plan)});
-    if (const auto* done = std::get_if<JoinDone>(&item)) {
-      if (topology_.in_set(done->process_set, rank_)) {
-        actions_.emplace_back(JoinEnded{done->process_set, done->last_rank});
-      }
-    }
-  }
+  KOLO_RETURN_IF_ERROR(member_.apply(item, plan, finished));
+  if (plan) actions_.emplace_back(Execute{*std::move(plan)});
   for (Finished& one : finished) {
     actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
   }
+  const auto* done = std::get_if<JoinDone>(&item);
+  if (done != nullptr && topology_.in_set(done->process_set, rank_)) {
+    actions_.emplace_back(JoinEnded{done->process_set, done->last_rank});
+  }
+  return Status::ok();
 }
 
-void Negotiator::merge_from_root(const std::vector<Item>& items) {
-  for (const Item& item : items) leader_role_->observe(item);
+// A step of the root's or of our own sequencer: to the members of this host, and to ourselves.
+Status Negotiator::merge(const Item& item, bool from_root) {
+  KOLO_RETURN_IF_ERROR(follow(item));
+  if (from_root) leader_role_->observe(item);
   for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
-    if (rank == rank_) continue;
-    auto& out = frame_to(rank).items;
-    out.insert(out.end(), items.begin(), items.end());
+    if (rank != rank_) frame_to(rank).items.push_back(item);
   }
-  follow(items);
+  return Status::ok();
 }
 
 void Negotiator::hear(const Notice& notice, int from) {
@@ -318,25 +345,19 @@ bool Negotiator::route_once(Nanos now) {
     }
   }
   if (root_sequencer_) {
-    if (const std::vector<Item> items = root_sequencer_->drain(); !items.empty()) {
+    for (const Item& item : root_sequencer_->drain()) {
       moved = true;
+      if (!membership_.broken().is_ok()) continue;
       for (const int rank : topology_.leaders()) {
-        if (rank == rank_) continue;
-        auto& out = frame_to(rank).items;
-        out.insert(out.end(), items.begin(), items.end());
+        if (rank != rank_) frame_to(rank).items.push_back(item);
       }
-      merge_from_root(items);
+      KOLO_CHECK(merge(item, true).is_ok());
     }
   }
   if (host_sequencer_) {
-    if (const std::vector<Item> items = host_sequencer_->drain(); !items.empty()) {
+    for (const Item& item : host_sequencer_->drain()) {
       moved = true;
-      for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
-        if (rank == rank_) continue;
-        auto& out = frame_to(rank).items;
-        out.insert(out.end(), items.begin(), items.end());
-      }
-      follow(items);
+      if (membership_.broken().is_ok()) KOLO_CHECK(merge(item, false).is_ok());
     }
   }
   return moved;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -60,6 +61,8 @@ class Negotiator {
  public:
   Negotiator(Topology topology, int rank, std::uint64_t generation,
              const SequencerOptions& options);
+  Negotiator(const Negotiator&) = delete;  // its roles refer to its topology
+  Negotiator& operator=(const Negotiator&) = delete;
 
   // This rank's program. An error concerns the call and leaves no trace.
   Status submit(Ticket ticket, UnitPtr unit, Nanos deadline);
@@ -86,8 +89,8 @@ class Negotiator {
   Status check_frame(int from, const Frame& frame) const;
   Status take_member_report(int from, const Frame& report, Nanos now);
   Status take_host_report(int from, const Frame& report, Nanos now);
-  void follow(const std::vector<Item>& items);
-  void merge_from_root(const std::vector<Item>& items);
+  Status follow(const Item& item);
+  Status merge(const Item& item, bool from_root);
   void hear(const Notice& notice, int from);
   void spread(const Notice& notice, int except);
   void rank_leaves(const Notice& notice);

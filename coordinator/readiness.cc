@@ -1,6 +1,7 @@
 #include "coordinator/readiness.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kolo::internal {
 
@@ -55,6 +56,10 @@ bool ReadinessTable::is_complete(const UnitKey& key, const std::vector<int>& exp
   if (it == pending_.end()) return false;
   return std::all_of(expected.begin(), expected.end(),
                      [&](int rank) { return it->second.has(rank); });
+}
+
+bool ReadinessTable::set_ready(const UnitKey& key) {
+  return !std::exchange(pending_.at(key).ready, true);
 }
 
 std::optional<PendingUnit> ReadinessTable::take(const UnitKey& key) {

@@ -21,6 +21,7 @@ struct Variant {
 struct PendingUnit {
   std::vector<Variant> variants;
   Nanos first_seen{0};
+  bool ready = false;  // complete, and about to be ordered
 
   [[nodiscard]] bool has(int rank) const;
   [[nodiscard]] std::vector<int> present() const;  // ascending
@@ -34,6 +35,8 @@ class ReadinessTable {
   bool add(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now);
   // All of `expected` are present, and at least one is.
   [[nodiscard]] bool is_complete(const UnitKey& key, const std::vector<int>& expected) const;
+  // True the first time: it stays in the table until taken, so that facts heard again are levels.
+  bool set_ready(const UnitKey& key);
   std::optional<PendingUnit> take(const UnitKey& key);
   [[nodiscard]] const PendingUnit* find(const UnitKey& key) const;
   [[nodiscard]] const std::map<UnitKey, PendingUnit>& all() const { return pending_; }

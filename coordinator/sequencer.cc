@@ -32,6 +32,10 @@ Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos no
                                        ". All ranks must run the same kolo"};
   }
   for (const int rank : ranks) {
+    if (!topology_.in_set(unit->key.process_set, rank)) {
+      return {StatusCode::kInternal, "a report of " + unit_text(*unit) + " by rank " +
+                                         std::to_string(rank) + ", which is not of its set"};
+    }
     switch (toggles_.hear(rank, toggle)) {
       case ToggleBook::Answer::kCounts: add_one(rank, unit, toggle.id, now); break;
       case ToggleBook::Answer::kCountsInFull: add_one(rank, unit, 0, now); break;
@@ -53,18 +57,25 @@ Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
 }
 
 void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
-  const auto owed = owed_.find(unit->key);
-  if (owed != owed_.end() && owed->second.ranks.erase(rank) > 0) {
-    failures_.emplace_back(Failure{unit->key, {rank}, owed->second.status});
-    if (owed->second.ranks.empty()) owed_.erase(owed);
-    return;
-  }
-  table_.add(rank, unit, id, now);
+  if (!take_owed(rank, unit->key)) table_.add(rank, unit, id, now);
+}
+
+// A submission that the others have seen fail without waiting for it fails alone.
+bool Sequencer::take_owed(int rank, const UnitKey& key) {
+  const auto owed = owed_.find(key);
+  if (owed == owed_.end()) return false;
+  auto& ranks = owed->second.ranks;
+  const auto debt = ranks.find(rank);
+  if (debt == ranks.end()) return false;
+  failures_.emplace_back(Failure{key, {rank}, owed->second.status});
+  if (--debt->second == 0) ranks.erase(debt);
+  if (ranks.empty()) owed_.erase(owed);
+  return true;
 }
 
 void Sequencer::check_complete(const UnitKey& key) {
   if (!table_.is_complete(key, expected_ranks(key.process_set))) return;
-  ready_.push_back(*table_.take(key));
+  if (table_.set_ready(key)) ready_.push_back(key);
 }
 
 void Sequencer::add_joined(std::uint32_t process_set, int rank) {
@@ -76,6 +87,11 @@ void Sequencer::add_joined(std::uint32_t process_set, int rank) {
     keys.push_back(it->first);
   }
   for (const UnitKey& key : keys) check_complete(key);
+  for (auto it = owed_.lower_bound({process_set, {}});  // it will not submit these any more
+       it != owed_.end() && it->first.process_set == process_set;) {
+    it->second.ranks.erase(rank);
+    it = it->second.ranks.empty() ? owed_.erase(it) : std::next(it);
+  }
   if (joined.size() == topology_.ranks_of_set(process_set).size()) {
     join_ends_.push_back({process_set, rank});
     joined_.erase(process_set);
@@ -84,7 +100,7 @@ void Sequencer::add_joined(std::uint32_t process_set, int rank) {
 
 void Sequencer::expire(const UnitKey& key, int rank) {
   const PendingUnit* pending = table_.find(key);
-  if (pending != nullptr && pending->has(rank)) {
+  if (pending != nullptr && !pending->ready && pending->has(rank)) {
     fail_late(key, "its time limit on " + ranks_text({rank}) + " has passed");
   }
 }
@@ -95,10 +111,12 @@ void Sequencer::fail_late(const UnitKey& key, const std::string& cause) {
   Status status = timed_out(unit_text(*pending.variants.front().unit) + ": " + cause +
                             " while it was missing on " + ranks_text(missing) +
                             ". Submit it on every rank, or raise the limit");
-  Owed owed{{missing.begin(), missing.end()}, status};
-  failures_.emplace_back(Failure{key, pending.present(), std::move(status)});
+  const auto [owed, is_new] = owed_.try_emplace(key);
+  owed->second.status = status;
+  for (const int rank : missing) ++owed->second.ranks[rank];
+  if (is_new) owed_order_.push_back(key);
   if (const auto* cached = cache_.find(key)) evict(*cached, &pending, failures_);
-  if (owed_.insert_or_assign(key, std::move(owed)).second) owed_order_.push_back(key);
+  failures_.emplace_back(Failure{key, pending.present(), std::move(status)});
   while (owed_order_.size() > kMaxOwed) {
     owed_.erase(owed_order_.front());
     owed_order_.pop_front();
@@ -108,6 +126,7 @@ void Sequencer::fail_late(const UnitKey& key, const std::string& cause) {
 void Sequencer::tick(Nanos now) {
   std::vector<LateUnit> waiting;
   for (const auto& [key, pending] : table_.all()) {
+    if (pending.ready) continue;
     waiting.push_back({pending.variants.front().unit, pending.first_seen,
                        pending.missing(expected_ranks(key.process_set))});
   }
@@ -125,7 +144,8 @@ Nanos Sequencer::next_deadline(Nanos now) const {
   return next;
 }
 
-// Takes the id out of use and says so in `items`. `pending`: the unit's entry, if it has one.
+// Takes the id out of use and says so in `items`, before the failure of what was submitted by it.
+// `pending`: the unit's entry, if it has one.
 void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
                       std::vector<Item>& items) {
   items.emplace_back(Evict{cached.id});
@@ -143,8 +163,8 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
   Status status = check_agreement(pending);
   if (status) status = check_absent(*unit, unit_order.absent);
   if (!status) {
-    before.emplace_back(Failure{unit->key, pending.present(), std::move(status)});
     if (cached != nullptr) evict(*cached, &pending, before);
+    before.emplace_back(Failure{unit->key, pending.present(), std::move(status)});
     return;
   }
   if (cached != nullptr && *cached->unit != *unit) {  // agreed on something new
@@ -174,7 +194,7 @@ void Sequencer::evict_over_capacity(std::vector<Item>& items) {
 std::vector<Item> Sequencer::drain() {
   std::vector<Item> items = std::exchange(failures_, {});
   Run run;
-  for (PendingUnit& pending : std::exchange(ready_, {})) order(std::move(pending), run, items);
+  for (const UnitKey& key : std::exchange(ready_, {})) order(*table_.take(key), run, items);
   if (!run.units.empty()) {
     run.cuts = plan_fusion(run.units, options_.fusion);
     items.emplace_back(std::move(run));

@@ -57,6 +57,7 @@ class Sequencer {
   [[nodiscard]] std::size_t cached() const { return cache_.size(); }
 
  private:
+  bool take_owed(int rank, const UnitKey& key);
   void add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now);
   void check_complete(const UnitKey& key);
   [[nodiscard]] std::vector<int> expected_ranks(std::uint32_t process_set) const;
@@ -71,13 +72,13 @@ class Sequencer {
   ToggleBook toggles_;
   StallDetector stalls_;
   ReadinessTable table_;
-  std::vector<PendingUnit> ready_;
+  std::vector<UnitKey> ready_;  // in the table still
   std::vector<Item> failures_;
   std::vector<JoinDone> join_ends_;
   std::map<std::uint32_t, std::set<int>> joined_;
-  // Ranks whose next submission of a unit belongs to one that has failed already on the others.
+  // Ranks whose next submissions of a unit belong to ones that have failed already on the others.
   struct Owed {
-    std::set<int> ranks;
+    std::map<int, unsigned> ranks;  // how many submissions each
     Status status;
   };
   std::map<UnitKey, Owed> owed_;

@@ -1,0 +1,55 @@
+// Completions: the one place where an operation ends. Frees its name, publishes its status, hands
+// its callbacks to the background thread and wakes whoever waits.
+//
+// finish() by the driver only; the rest from any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/request_state.h"
+#include "core/tensor_queue.h"
+#include "core/trace.h"
+
+namespace kolo::internal {
+
+class Completions {
+ public:
+  Completions(TensorQueue& queue, const Clock& clock) : queue_(queue), clock_(clock) {}
+  void set_trace(Trace* trace) { trace_ = trace; }
+  // Called when a callback has been queued.
+  void set_callback_wake(std::function<void()> wake) { wake_ = std::move(wake); }
+
+  // Exactly once per run of a request; a second time is a Bug.
+  void finish(const RequestPtr& request, const Status& status);
+
+  // Runs what is queued, on the calling thread, with no lock held.
+  void run_callbacks();
+  [[nodiscard]] bool has_callbacks() const { return queued_.load(std::memory_order_acquire); }
+
+  // Sleeps until `awake` holds, somebody notifies, or `limit`; `awake` is asked under the lock.
+  void sleep(Nanos limit, const std::function<bool()>& awake);
+  void notify();  // cheap when nobody sleeps
+
+ private:
+  struct Due {
+    CompletionCallback callback;
+    Status status;
+  };
+
+  TensorQueue& queue_;
+  const Clock& clock_;
+  Trace* trace_ = nullptr;
+  std::function<void()> wake_;
+  std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Due> due_;
+  std::atomic<bool> queued_{false};
+};
+
+}  // namespace kolo::internal

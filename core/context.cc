@@ -1,0 +1,419 @@
+#include "core/context.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "core/completions.h"
+#include "core/driver.h"
+#include "core/context_road.h"
+#include "core/engine.h"
+#include "core/executor.h"
+#include "core/submissions.h"
+#include "core/tensor_queue.h"
+#include "core/trace.h"
+#include "core/validate.h"
+#include "core/wait_policy.h"
+#include "ops/reduction_order.h"
+
+namespace kolo::internal {
+namespace {
+
+Nanos milliseconds_or_never(std::int64_t ms) {
+  return ms == 0 ? kNever : Nanos(std::chrono::milliseconds(ms));
+}
+
+SequencerOptions sequencer_options(const Config& config) {
+  SequencerOptions options;
+  options.cache_capacity = static_cast<std::size_t>(config.integer("cache_capacity"));
+  options.fusion.threshold_bytes =
+      static_cast<std::uint64_t>(config.integer("fusion_threshold_bytes"));
+  options.fusion.tensor_bytes = static_cast<std::uint64_t>(config.integer("fusion_tensor_bytes"));
+  options.stall_warning = milliseconds_or_never(config.integer("stall_warning_ms"));
+  options.stall_abort = milliseconds_or_never(config.integer("stall_abort_ms"));
+  return options;
+}
+
+std::vector<int> hosts_of(const PeerTable& table) {
+  std::vector<int> hosts;
+  for (const PeerInfo& peer : table.peers) hosts.push_back(peer.host_index);
+  return hosts;
+}
+
+Executor::Options executor_options(const Config& config, const Road& road) {
+  return {road.rank, static_cast<int>(road.fabric.table.peers.size()),
+          *parse_algorithm(config.text("algorithm"))};
+}
+
+std::vector<std::vector<Channel*>> channels_of(const Fabric& fabric) {
+  std::vector<std::vector<Channel*>> channels;
+  for (const auto& stream : fabric.channels) {
+    channels.emplace_back();
+    for (const auto& channel : stream) channels.back().push_back(channel.get());
+  }
+  return channels;
+}
+
+WaitPolicy wait_policy(const Config& config, int local_size) {
+  return WaitPolicy::choose(local_size, std::thread::hardware_concurrency(),
+                            std::chrono::microseconds(config.integer("spin_us")));
+}
+
+int count_local(const Road& road) {
+  const auto& peers = road.fabric.table.peers;
+  const int host = peers[static_cast<std::size_t>(road.rank)].host_index;
+  return static_cast<int>(std::count_if(peers.begin(), peers.end(), [host](const PeerInfo& peer) {
+    return peer.host_index == host;
+  }));
+}
+
+class JobContext final : public Context {
+ public:
+  JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
+             std::unique_ptr<Trace> trace);
+  ~JobContext() override;
+
+  Status shutdown() override;
+  Status abort(const std::string& reason) override;
+  Status health() const override { return queue_.closed(); }
+  int rank() const override { return road_.rank; }
+  int size() const override { return static_cast<int>(road_.fabric.table.peers.size()); }
+  int local_rank() const override { return self().local_rank; }
+  int local_size() const override { return local_size_; }
+  std::string info_json() const override;
+
+  Result<RequestId> submit(Submission submission) override;
+  Status run(Submission submission) override;
+  Status group_begin(std::string name) override { return submissions_.open_group(std::move(name)); }
+  Result<RequestId> group_end() override;
+  Result<RequestId> prepare(Submission submission) override;
+  Status start(std::span<const RequestId> requests) override;
+  Status wait(RequestId request, Nanos limit, bool& done) override;
+  Status test(RequestId request, bool& done) override;
+  Status wait_all(std::span<const RequestId> requests, Nanos limit, std::span<bool> done) override;
+  Status release(RequestId request) override;
+
+ private:
+  [[nodiscard]] const PeerInfo& self() const {
+    return road_.fabric.table.peers[static_cast<std::size_t>(road_.rank)];
+  }
+  Status check(const Submission& submission);
+  Result<RequestPtr> add_to_group(Submission submission);
+  Status enqueue(std::span<const RequestPtr> requests, bool wake);
+  Result<RequestPtr> find(RequestId id) const;
+
+  Config config_;
+  std::shared_ptr<Logger> logger_;
+  SteadyClock clock_;
+  Road road_;
+  int local_size_ = 0;
+  std::unique_ptr<Trace> trace_;
+  TensorQueue queue_;
+  Completions completions_;
+  Executor executor_;
+  Engine engine_;
+  Submissions submissions_;
+  HandleTable handles_;
+  std::atomic<bool> shut_down_{false};
+  Driver driver_;
+};
+
+JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
+                       std::unique_ptr<Trace> trace)
+    : config_(std::move(config)),
+      logger_(std::move(logger)),
+      road_(std::move(road)),
+      local_size_(count_local(road_)),
+      trace_(std::move(trace)),
+      completions_(queue_, clock_),
+      executor_(executor_options(config_, road_), channels_of(road_.fabric),
+                ReductionOrder(hosts_of(road_.fabric.table)), completions_, clock_),
+      engine_(Topology(hosts_of(road_.fabric.table)), road_.rank, road_.fabric.table.generation,
+              sequencer_options(config_),
+              {queue_, completions_, executor_, *road_.fabric.control, *logger_}),
+      driver_({engine_, executor_, queue_, completions_, road_.fabric, *road_.poller, clock_,
+               *logger_, trace_.get()},
+              wait_policy(config_, local_size_)) {
+  completions_.set_trace(trace_.get());
+  completions_.set_callback_wake([this] { road_.poller->wake(); });
+  executor_.set_trace(trace_.get());
+  engine_.set_trace(trace_.get());
+  driver_.start();
+}
+
+JobContext::~JobContext() {
+  if (!shut_down_) static_cast<void>(shutdown().is_ok());
+}
+
+// ---- Submitting -------------------------------------------------------------------------------
+
+Status JobContext::check(const Submission& submission) {
+  Status status = validate(submission, size());
+  if (status) return status;
+  if (submissions_.in_group()) {
+    submissions_.spoil_group(status);
+  } else if (queue_.closed().is_ok() && size() > 1) {
+    queue_.command(RefusedUnit{submissions_.refused(submission, status.text())});
+    driver_.notice_queue();
+  }
+  return status;
+}
+
+Result<RequestPtr> JobContext::add_to_group(Submission submission) {
+  Result<RequestPtr> group = submissions_.add_to_group(std::move(submission));
+  if (!group) submissions_.spoil_group(group.status());
+  return group;
+}
+
+Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
+  const Nanos now = clock_.now();
+  for (const RequestPtr& request : requests) {
+    request->deadline = request->timeout == kNever ? kNever : now + request->timeout;
+    trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, request->unit->key.name, now);
+  }
+  KOLO_RETURN_IF_ERROR(queue_.submit(requests));
+  if (wake) driver_.notice_queue();
+  return Status::ok();
+}
+
+Result<RequestId> JobContext::submit(Submission submission) {
+  KOLO_RETURN_IF_ERROR(check(submission));
+  const RequestId id = handles_.reserve();
+  if (submissions_.in_group()) {
+    Result<RequestPtr> group = add_to_group(std::move(submission));
+    if (!group) return group.status();
+    handles_.insert(id, *group);
+    return id;
+  }
+  const RequestPtr request = submissions_.single(std::move(submission));
+  request->id = id;
+  handles_.insert(id, request);
+  const Status status = enqueue({&request, 1}, true);
+  if (status) return id;
+  handles_.erase(id);
+  return status;
+}
+
+Status JobContext::run(Submission submission) {
+  KOLO_RETURN_IF_ERROR(check(submission));
+  if (submissions_.in_group()) return add_to_group(std::move(submission)).status();
+  if (driver_.on_background()) {
+    return {StatusCode::kWouldDeadlock,
+            "a blocking call inside a callback: pass a request and wait for it elsewhere"};
+  }
+  const RequestPtr request = submissions_.single(std::move(submission));
+  request->id = handles_.reserve();
+  KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, false));
+  driver_.drive_until([&] { return request->done(); }, kNever);
+  return request->status;
+}
+
+Result<RequestId> JobContext::group_end() {
+  UnitPtr refused;
+  Result<RequestPtr> group = submissions_.close_group(refused);
+  if (!group) {
+    if (refused != nullptr && queue_.closed().is_ok() && size() > 1) {
+      queue_.command(RefusedUnit{refused});
+      driver_.notice_queue();
+    }
+    return group.status();
+  }
+  const RequestPtr request = *std::move(group);
+  request->id = handles_.reserve();
+  handles_.insert(request->id, request);
+  const Status status = enqueue({&request, 1}, true);
+  if (status) return request->id;
+  handles_.erase(request->id);
+  request->status = status;  // for members' own handles
+  request->phase = RequestState::Phase::kDone;
+  return status;
+}
+
+Result<RequestId> JobContext::prepare(Submission submission) {
+  if (submissions_.in_group()) {
+    return invalid_argument("a persistent operation cannot join a group. End the group first");
+  }
+  KOLO_RETURN_IF_ERROR(check(submission));
+  if (submission.name.empty()) {
+    return invalid_argument("a persistent operation needs a name, by which the ranks pair it");
+  }
+  const RequestPtr request = submissions_.single(std::move(submission));
+  request->id = handles_.reserve();
+  request->persistent = true;
+  handles_.insert(request->id, request);
+  return request->id;
+}
+
+Status JobContext::start(std::span<const RequestId> requests) {
+  std::vector<RequestPtr> found;
+  found.reserve(requests.size());
+  for (const RequestId id : requests) {
+    Result<RequestPtr> request = find(id);
+    if (!request) return request.status();
+    if (!(*request)->persistent) {
+      return invalid_argument("request " + std::to_string(id) +
+                              " is not persistent; it was started by its own call");
+    }
+    found.push_back(*std::move(request));
+  }
+  return enqueue(found, true);
+}
+
+// ---- Waiting ----------------------------------------------------------------------------------
+
+Result<RequestPtr> JobContext::find(RequestId id) const {
+  RequestPtr request = handles_.find(id);
+  if (request != nullptr) return request;
+  return invalid_argument("request " + std::to_string(id) +
+                          " is unknown: it was released already, or belongs to another context");
+}
+
+Status JobContext::wait(RequestId id, Nanos limit, bool& done) {
+  const RequestId ids[] = {id};
+  bool flags[] = {false};
+  Status status = wait_all(ids, limit, flags);
+  done = flags[0];
+  return status;
+}
+
+Status JobContext::test(RequestId id, bool& done) {
+  done = false;
+  Result<RequestPtr> request = find(id);
+  if (!request) return request.status();
+  if ((*request)->phase == RequestState::Phase::kRunning) driver_.drive_once();
+  return wait(id, 0ns, done);
+}
+
+Status JobContext::wait_all(std::span<const RequestId> ids, Nanos limit, std::span<bool> done) {
+  std::vector<RequestPtr> requests(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    done[i] = ids[i] == 0;
+    if (ids[i] == 0) continue;
+    Result<RequestPtr> request = find(ids[i]);
+    if (!request) return request.status();
+    if ((*request)->phase == RequestState::Phase::kOpen) {
+      return {StatusCode::kWouldDeadlock,
+              "request " + std::to_string(ids[i]) +
+                  " is a member of a group that is still open. Call kolo_group_end first"};
+    }
+    requests[i] = *std::move(request);
+  }
+  std::size_t next = 0;  // all before it are complete
+  const auto all_done = [&] {
+    while (next < requests.size() &&
+           (requests[next] == nullptr || requests[next]->phase != RequestState::Phase::kRunning)) {
+      ++next;
+    }
+    return next == requests.size();
+  };
+  if (!all_done()) {
+    if (driver_.on_background()) {
+      return {StatusCode::kWouldDeadlock,
+              "waiting inside a callback for an operation that is still running"};
+    }
+    const Nanos now = clock_.now();
+    driver_.drive_until(all_done, limit == kNever ? kNever : now + limit);
+  }
+  Status first_error;
+  bool in_progress = false;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i] == nullptr) continue;
+    if (requests[i]->phase == RequestState::Phase::kRunning) {
+      in_progress = true;
+      continue;
+    }
+    done[i] = true;
+    const bool has_run = requests[i]->phase == RequestState::Phase::kDone;
+    if (has_run && first_error.is_ok()) first_error = requests[i]->status;
+    if (!requests[i]->persistent) handles_.erase(ids[i]);
+  }
+  if (!first_error.is_ok() || !in_progress) return first_error;
+  return {StatusCode::kInProgress, "the wait's limit has passed; the operation goes on"};
+}
+
+Status JobContext::release(RequestId id) {
+  Result<RequestPtr> request = find(id);
+  if (!request) return request.status();
+  handles_.erase(id);
+  return Status::ok();
+}
+
+// ---- Ending -----------------------------------------------------------------------------------
+
+Status JobContext::shutdown() {
+  if (driver_.on_background()) {
+    return {StatusCode::kWouldDeadlock, "kolo_shutdown inside a callback: call it elsewhere"};
+  }
+  if (shut_down_.exchange(true)) {
+    return {StatusCode::kNotInitialized, "the context has been shut down already"};
+  }
+  queue_.close(aborted("kolo_shutdown was called on this rank"));
+  queue_.command(GoodbyeCommand{});
+  const Nanos deadline =
+      clock_.now() + std::chrono::milliseconds(config_.integer("shutdown_timeout_ms"));
+  driver_.drive_farewell(deadline,
+                         aborted("kolo_shutdown was called on this rank, and the operation did "
+                                 "not end within shutdown_timeout_ms"));
+  driver_.stop();
+  return Status::ok();
+}
+
+Status JobContext::abort(const std::string& reason) {
+  queue_.command(AbortCommand{reason});
+  road_.poller->wake();
+  if (!driver_.on_background()) {
+    driver_.drive_until([this] { return !queue_.closed().is_ok(); }, clock_.now() + 1s);
+  }
+  return Status::ok();
+}
+
+// ---- Observing --------------------------------------------------------------------------------
+
+std::string JobContext::info_json() const {
+  std::string text = "{\"rank\":" + std::to_string(rank()) + ",\"size\":" + std::to_string(size()) +
+                     ",\"local_rank\":" + std::to_string(local_rank()) +
+                     ",\"local_size\":" + std::to_string(local_size()) + ",\"hosts\":[";
+  std::vector<int> hosts = hosts_of(road_.fabric.table);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(hosts[i]);
+  }
+  text += "],\"road\":\"" + road_.name + "\",\"generation\":" +
+          std::to_string(road_.fabric.table.generation) + ",\"options\":{";
+  bool first = true;
+  for (const OptionRow& row : Config::table()) {
+    if (row.key == "secret" || row.key == "job") continue;
+    if (row.type != OptionRow::Type::kInteger && row.type != OptionRow::Type::kChoice) continue;
+    text += (first ? "\"" : ",\"") + std::string(row.key) + "\":\"" + config_.text(row.key) + "\"";
+    first = false;
+  }
+  return text + "}}";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Sink log_sink) {
+  Config config = given;
+  auto logger = std::make_shared<Logger>();
+  logger->set_sink(std::move(log_sink));
+  const std::string level = config.text("log_level");
+  logger->set_level(level == "error"     ? LogLevel::kError
+                    : level == "warning" ? LogLevel::kWarning
+                    : level == "info"    ? LogLevel::kInfo
+                                         : LogLevel::kDebug);
+  if (config.integer("size") > 1) logger->set_rank(static_cast<int>(config.integer("rank")));
+  Result<Road> road = build_road(config, *logger);
+  if (!road) return road.status();
+  std::unique_ptr<Trace> trace;
+  if (!config.text("timeline").empty()) {
+    auto opened = Trace::open(config.text("timeline"), road->rank, road->fabric.table.generation);
+    if (!opened) return opened.status();
+    trace = *std::move(opened);
+  }
+  return std::unique_ptr<Context>(std::make_unique<JobContext>(
+      std::move(config), std::move(logger), *std::move(road), std::move(trace)));
+}
+
+}  // namespace kolo::internal

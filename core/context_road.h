@@ -1,0 +1,31 @@
+// Road: everything that connects a context with the other ranks, and how it comes to stand.
+//
+// The one place, with its .cc, where core names concrete back ends.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "transport/fabric.h"
+#include "transport/poller.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace kolo::internal {
+
+struct Road {
+  std::unique_ptr<Poller> poller;  // first in, last out: the fabric's sockets are registered there
+  std::unique_ptr<RendezvousServer> server;  // rank 0 of a job without launcher
+  std::unique_ptr<RendezvousClient> client;  // its end tells the others that this rank left
+  Fabric fabric;
+  std::string name;  // "tcp", or "none" for a job of one
+  int rank = 0;
+};
+
+// Meets the other ranks and connects to them. Rank 0's values of the options that shape plans are
+// put into `config`; a rank that differs gets one warning. Blocks up to start_timeout_ms.
+Result<Road> build_road(Config& config, Logger& logger);
+
+}  // namespace kolo::internal

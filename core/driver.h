@@ -1,0 +1,84 @@
+// Driver: who runs the bodies of a context, and how everybody else waits.
+//
+// Engine and executor are plain calls; exactly one thread runs them at a time, under the drive
+// lock: a caller that waits (it then needs no thread hand-off), or the background thread when
+// nobody waits. The background thread sleeps in the poller; a caller that drives disarms it, so
+// that socket events do not wake it, and arms it again when it leaves.
+//
+// Threads: any, but run_bodies' work happens on one at a time. Owns the background thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/completions.h"
+#include "core/engine.h"
+#include "core/executor.h"
+#include "core/tensor_queue.h"
+#include "core/trace.h"
+#include "core/wait_policy.h"
+#include "transport/fabric.h"
+#include "transport/poller.h"
+
+namespace kolo::internal {
+
+class Driver {
+ public:
+  struct Parts {  // all outlive the driver
+    Engine& engine;
+    Executor& executor;
+    TensorQueue& queue;
+    Completions& completions;
+    Fabric& fabric;
+    Poller& poller;
+    const Clock& clock;
+    Logger& logger;
+    Trace* trace = nullptr;
+  };
+
+  Driver(const Parts& parts, const WaitPolicy& policy);
+  ~Driver();  // stop()
+
+  void start();
+  void stop();  // ends the background thread; callbacks that are due run first
+  [[nodiscard]] bool on_background() const { return std::this_thread::get_id() == background_id_; }
+
+  // Something is in the queue: a driver will see it; without one the background thread is woken.
+  void notice_queue();
+  // Drives, or lets another thread drive, until `done` or `deadline`. False: the deadline passed.
+  bool drive_until(const std::function<bool()>& done, Nanos deadline);
+  // One bounded attempt to move things, if nobody else drives.
+  void drive_once();
+  // As drive_until, but asks a driving waiter to give way; until everything has ended here and
+  // every peer has taken leave. Ends what is still under way at the deadline with `late`.
+  void drive_farewell(Nanos deadline, const Status& late);
+
+ private:
+  bool advance_bodies(Nanos now);
+  bool run_bodies(Nanos now);
+  void answer_farewells();
+  [[nodiscard]] bool farewell_done() const;
+  void enter();
+  void drive(const std::function<bool()>& done, Nanos deadline);
+  void idle(Nanos since, Nanos deadline);
+  void leave();
+  void background();
+  void drive_in_background();
+
+  Parts parts_;
+  WaitPolicy policy_;
+  std::mutex drive_;                // held by whoever runs the bodies
+  std::atomic<bool> driven_{false};    // ... who will look at the queue once more
+  std::atomic<bool> give_way_{false};  // drive_farewell wants to drive
+  std::atomic<Nanos::rep> background_until_{0};  // when the background thread wakes by itself
+  std::atomic<bool> stopping_{false};
+  bool crashed_ = false;  // a Bug was caught: the bodies do not run again
+  std::thread background_;
+  std::thread::id background_id_;
+};
+
+}  // namespace kolo::internal

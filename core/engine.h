@@ -1,0 +1,69 @@
+// Engine: the control body of a context. Takes what callers have queued, speaks with the other
+// ranks through the negotiator, and hands ordered operations to the executor.
+//
+// tick() never blocks. Threads: the driver only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.h"
+#include "coordinator/negotiator.h"
+#include "core/completions.h"
+#include "core/executor.h"
+#include "core/tensor_queue.h"
+#include "transport/control_link.h"
+
+namespace kolo::internal {
+
+class Engine {
+ public:
+  struct Parts {  // all outlive the engine
+    TensorQueue& queue;
+    Completions& completions;
+    Executor& executor;
+    ControlLink& link;
+    Logger& logger;
+  };
+
+  Engine(Topology topology, int rank, std::uint64_t generation, const SequencerOptions& options,
+         const Parts& parts)
+      : negotiator_(std::move(topology), rank, generation, options), parts_(parts) {}
+
+  void set_trace(Trace* trace) { trace_ = trace; }
+
+  // One pass over everything that is there now. True if anything moved.
+  bool tick(Nanos now);
+  // An error of the executor: the context ends with it, and the other ranks are told.
+  void fail(const Status& cause, Nanos now);
+  // Ends everything here with `cause`, and nothing else.
+  void break_with(const Status& cause);
+
+  // When tick() has something to do without any event, at the latest.
+  [[nodiscard]] Nanos next_deadline(Nanos now) const { return negotiator_.next_deadline(now); }
+  [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
+  // Some rank (perhaps this one) has said goodbye.
+  [[nodiscard]] bool leaving() const { return leaving_; }
+  [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
+  [[nodiscard]] std::uint64_t operations() const { return operations_; }
+
+ private:
+  bool take_commands(Nanos now);
+  bool take_events(Nanos now);
+  bool act(Nanos now);
+  void submit(RequestPtr request, Nanos now);
+  void execute(Plan plan, Nanos now);
+  void finish(Ticket ticket, const Status& status);
+
+  Negotiator negotiator_;
+  Parts parts_;
+  Trace* trace_ = nullptr;
+  std::unordered_map<Ticket, RequestPtr> negotiating_;
+  bool leaving_ = false;
+  bool said_goodbye_ = false;
+  std::uint64_t operations_ = 0;
+};
+
+}  // namespace kolo::internal

@@ -1,0 +1,46 @@
+// Submissions: turns what callers ask for into requests: names and sequence numbers, open groups,
+// persistent requests. Thread-safe.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "core/request_state.h"
+
+namespace kolo::internal {
+
+class Submissions {
+ public:
+  // A checked submission as a request of its own; draws a sequence number if it has no name.
+  RequestPtr single(Submission submission);
+  // What to tell the other ranks of a submission that was refused here.
+  UnitPtr refused(Submission submission, const std::string& why);
+
+  // Groups belong to the thread that opened them.
+  Status open_group(std::string name);
+  [[nodiscard]] bool in_group() const;
+  // Adds to this thread's group, whose request it returns. INVALID_ARGUMENT: a name given twice.
+  Result<RequestPtr> add_to_group(Submission submission);
+  // The group fails when it is ended: one of its members was refused.
+  void spoil_group(const Status& why);
+  // The finished group, or why it cannot be submitted (the group is closed in any case);
+  // `refused` then tells the others.
+  Result<RequestPtr> close_group(UnitPtr& refused);
+
+ private:
+  struct OpenGroup {
+    std::string name;
+    RequestPtr request;
+    std::vector<std::pair<TensorSpec, TensorBuffers>> members;
+    Status spoilt;
+  };
+  std::string next_number();  // call with mutex_ held
+
+  mutable std::mutex mutex_;
+  std::uint64_t numbers_ = 0;
+  std::map<std::thread::id, OpenGroup> groups_;
+};
+
+}  // namespace kolo::internal

@@ -1,0 +1,112 @@
+#include "core/trace.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace kolo::internal {
+namespace {
+
+constexpr const char* kPhaseNames[] = {"enqueue", "ready", "ordered", "start", "done"};
+// Nestable asynchronous events: begin, instants in between, end.
+constexpr char kPhaseTypes[] = {'b', 'n', 'n', 'n', 'e'};
+
+// JSON string content; bytes that are not ASCII become \u00XX, one per byte, so that names of any
+// bytes can be read back.
+void append_escaped(std::string_view text, std::string& out) {
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte >= 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", byte);
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+}
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // a full disk costs the trace, not the job
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int rank,
+                                           std::uint64_t generation) {
+  const std::string path = directory + "/kolo-rank" + std::to_string(rank) + ".g" +
+                           std::to_string(generation) + ".json";
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    return resource_error("timeline: cannot create the folder '" + directory +
+                          "': " + std::strerror(errno) + ". Set KOLO_TIMELINE to a writable one");
+  }
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.is_open()) {
+    return resource_error("timeline: cannot write '" + path + "': " + std::strerror(errno) +
+                          ". Set KOLO_TIMELINE to a writable folder");
+  }
+  char first[128];
+  std::snprintf(first, sizeof first,
+                "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,"
+                "\"args\":{\"name\":\"rank %d\"}}",
+                rank, rank);
+  write_all(file.get(), first);
+  std::unique_ptr<Trace> trace(new Trace(std::move(file), rank));
+  trace->records_.reserve(kFlushRecords);
+  return trace;
+}
+
+Trace::~Trace() {
+  flush();
+  write_all(file_.get(), "\n]\n");
+}
+
+void Trace::record(Phase phase, std::uint64_t id, std::string_view name, Nanos when) {
+  Record record{when.count(), id, phase, 0, {}};
+  record.name_bytes = static_cast<std::uint8_t>(std::min(name.size(), kNameBytes));
+  std::memcpy(record.name.data(), name.data(), record.name_bytes);
+  const std::lock_guard lock(mutex_);
+  records_.push_back(record);
+  if (records_.size() >= kFlushRecords) flush_locked();
+}
+
+void Trace::flush() {
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+}
+
+void Trace::flush_locked() {
+  std::string lines;
+  for (const Record& record : records_) append_line(record, lines);
+  records_.clear();
+  write_all(file_.get(), lines);
+}
+
+void Trace::append_line(const Record& record, std::string& lines) const {
+  const auto phase = static_cast<std::size_t>(record.phase);
+  lines += ",\n{\"name\":\"";
+  append_escaped({record.name.data(), record.name_bytes}, lines);
+  char rest[192];
+  std::snprintf(rest, sizeof rest,
+                "\",\"cat\":\"kolo\",\"ph\":\"%c\",\"id\":%llu,\"pid\":%d,\"tid\":0,"
+                "\"ts\":%lld.%03lld,\"args\":{\"phase\":\"%s\"}}",
+                kPhaseTypes[phase], static_cast<unsigned long long>(record.id), rank_,
+                static_cast<long long>(record.nanos / 1000),
+                static_cast<long long>(record.nanos % 1000), kPhaseNames[phase]);
+  lines += rest;
+}
+
+}  // namespace kolo::internal
