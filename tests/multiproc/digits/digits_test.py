@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The digits trainer under kolorun ends with the weights of plain loops in one process, bit for bit.
+"""The digits trainer under kolorun ends with the weights of plain loops, bit for bit.
 
 usage: digits_test.py KOLORUN DIGITS [unittest arguments]
 For 2, 3, 4 and 8 ranks and three fusion thresholds, each KOLO_TEST_REPETITIONS times (default 2;
