@@ -32,7 +32,7 @@ struct MeshRank {
 
 struct MeshPlan {
   int size = 2;
-  int hosts = 1;
+  std::vector<int> host_index = {};  // of each rank; empty: all on host 0
   TcpOptions options{2, {"127.0.0.1"}, 10s};
   int absent = -1;  // this rank listens, but never connects
 };
@@ -45,7 +45,8 @@ inline std::vector<MeshRank> connect_mesh(const MeshPlan& plan) {
   for (int rank = 0; rank < plan.size; ++rank) {
     auto listener = TcpListener::open(plan.options.addresses);
     EXPECT_TRUE(listener.is_ok()) << listener.status().to_string();
-    table.peers.push_back(test_peer(rank, rank * plan.hosts / plan.size));
+    const auto at = static_cast<std::size_t>(rank);
+    table.peers.push_back(test_peer(rank, plan.host_index.empty() ? 0 : plan.host_index[at]));
     table.peers.back().endpoints = (*listener)->endpoints();
     listeners.push_back(std::move(*listener));
   }
