@@ -4,13 +4,13 @@
 #
 #   scripts/setup.sh [build] [test] [bench]      default: build test
 #
-# build: compile and run kolo and its examples;  test: what the tests need on top;
+# build: configure, compile and run kolo and its examples;  test: what the tests need on top;
 # bench: the peers that the benchmark compares with.
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libboost-dev libprotobuf-dev protobuf-compiler libssl-dev
-  libgtest-dev libgmock-dev nlohmann-json3-dev)
-test=(python3 patch iproute2 procps clang libclang-rt-14-dev clang-format)
+  libgtest-dev libgmock-dev nlohmann-json3-dev python3)
+test=(patch iproute2 procps clang libclang-rt-14-dev clang-format)
 bench=(libgloo-dev mpich libmpich-dev libbenchmark-dev)
 
 wanted=()
