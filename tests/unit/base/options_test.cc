@@ -2,6 +2,8 @@
 #include "base/options.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -248,6 +250,29 @@ TEST_F(OptionsTest, AnEmptyVariableOfANumberCountsAsAbsent) {
   put("KOLO_STREAMS", "");
   ASSERT_TRUE(load().is_ok());
   EXPECT_EQ(config_.integer("streams"), 2);
+}
+
+// docs/options.md is checked against the table: one row of it per option, word for word.
+std::string documented(const OptionRow& row) {
+  std::string values;
+  switch (row.type) {
+    case OptionRow::Type::kInteger:
+      values = std::to_string(row.min) + " to " + std::to_string(row.max);
+      break;
+    case OptionRow::Type::kFlag: values = "0, 1"; break;
+    case OptionRow::Type::kText: values = "text"; break;
+    case OptionRow::Type::kChoice:
+      for (const char c : row.choices) values += c == '|' ? std::string(", ") : std::string(1, c);
+      break;
+  }
+  return "| `" + std::string(row.key) + "` | " + std::string(row.default_value) + " | " + values +
+         " | " + std::string(row.help) + " |\n";
+}
+
+TEST(OptionsPageTest, EveryRowIsDocumentedWordForWord) {
+  std::ifstream file(KOLO_OPTIONS_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const OptionRow& row : Config::table()) EXPECT_THAT(page, HasSubstr(documented(row)));
 }
 
 }  // namespace
