@@ -178,9 +178,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 Status unknown_key(std::string_view key) {
   constexpr std::size_t kLongestShown = 64;  // also bounds the work below
   const std::string_view shown = key.substr(0, kLongestShown);
-  const auto* nearest = std::ranges::min_element(kTable, {}, [&](const OptionRow& row) {
-    return edit_distance(row.key, shown);
-  });
+  const auto* nearest = std::ranges::min_element(
+      kTable, {}, [&](const OptionRow& row) { return edit_distance(row.key, shown); });
   std::string text = "there is no option " + quoted(shown);
   if (edit_distance(nearest->key, shown) <= 3) {
     text += "; did you mean " + quoted(nearest->key) + "?";
@@ -246,9 +245,8 @@ Status Config::load_environment(std::vector<std::string>& unknown) {
     const std::string_view line = *entry;
     const std::string_view name = line.substr(0, line.find('='));
     if (!name.starts_with("KOLO_") || name.starts_with("KOLO_TEST_")) continue;
-    const auto* row = std::ranges::find(kTable, name, [](const OptionRow& candidate) {
-      return variable_of(candidate.key);
-    });
+    const auto* row = std::ranges::find(
+        kTable, name, [](const OptionRow& candidate) { return variable_of(candidate.key); });
     if (row == kTable.end()) {
       unknown.emplace_back(name);
       continue;

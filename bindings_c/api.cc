@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "bindings_c/handles.h"
+#include "bindings_c/options.h"
 #include "core/context.h"
 #include "kolo/kolo.h"
 
+using kolo::internal::apply_options;
 using kolo::internal::close_shell;
 using kolo::internal::Config;
 using kolo::internal::Context;
@@ -37,8 +39,6 @@ namespace {
 
 // Marks a request as persistent; core's ids stay below it.
 constexpr kolo_request kPersistentBit = kolo_request{1} << 63;
-constexpr std::size_t kLargestOptions = 4096;  // bounds how far a future, longer struct is read
-constexpr std::int64_t kMostMs = std::int64_t{1} << 42;  // 139 years, well inside Nanos' range
 
 // ---- Contexts ---------------------------------------------------------------------------------
 
@@ -104,69 +104,6 @@ Status init(const kolo_config* config, kolo_context** out) {
 
 // ---- Submissions ------------------------------------------------------------------------------
 
-Status check_struct_size(const kolo_options& options) {
-  const std::size_t size = options.struct_size;
-  if (size < sizeof(kolo_options) || size > kLargestOptions) {
-    return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
-                            std::to_string(sizeof(kolo_options)) +
-                            "; begin with KOLO_OPTIONS_INIT");
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
-  if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
-    return {StatusCode::kUnsupported,
-            "kolo_options sets a field that this library does not know; it is older than the "
-            "header: update libkolo"};
-  }
-  return Status::ok();
-}
-
-Status apply_shape(const kolo_options& options, Submission& submission) {
-  if (options.shape == nullptr) {
-    if (options.ndim == 0) return Status::ok();
-    return invalid_argument("kolo_options.shape is null and ndim is " +
-                            std::to_string(options.ndim) + "; give the dimensions, or ndim 0");
-  }
-  constexpr std::int32_t kMaxDims = 32;
-  if (options.ndim < 0 || options.ndim > kMaxDims) {
-    return invalid_argument("kolo_options.ndim is " + std::to_string(options.ndim) +
-                            "; a shape has 0 to " + std::to_string(kMaxDims) + " dimensions");
-  }
-  submission.has_shape = true;
-  submission.shape.assign(options.shape, options.shape + options.ndim);
-  return Status::ok();
-}
-
-Status apply_options(const kolo_options& options, Submission& submission) {
-  KOLO_RETURN_IF_ERROR(check_struct_size(options));
-  if (options.name != nullptr) submission.name = options.name;
-  KOLO_RETURN_IF_ERROR(apply_shape(options, submission));
-  if (options.pset != 0) {
-    return invalid_argument("there is no process set " + std::to_string(options.pset) +
-                            "; 0, the world, is the only one");
-  }
-  if (options.prescale == 0.0 || options.postscale == 0.0) {
-    return invalid_argument("kolo_options.prescale or postscale is 0; 1 means none, and "
-                            "KOLO_OPTIONS_INIT sets it");
-  }
-  submission.prescale = options.prescale;
-  submission.postscale = options.postscale;
-  if (options.timeout_ms < 0 || options.timeout_ms > kMostMs) {
-    return invalid_argument("kolo_options.timeout_ms is " + std::to_string(options.timeout_ms) +
-                            "; give 1 or more, or 0 for no limit");
-  }
-  if (options.timeout_ms > 0) submission.timeout = std::chrono::milliseconds(options.timeout_ms);
-  if ((options.persistent != 0 && options.persistent != 1) || options.reserved != 0) {
-    return invalid_argument("kolo_options.persistent must be 0 or 1, and reserved 0; begin with "
-                            "KOLO_OPTIONS_INIT");
-  }
-  if (options.callback != nullptr) {
-    submission.callback = [callback = options.callback, user = options.user](const Status& s) {
-      callback(static_cast<kolo_status>(s.code()), s.text().c_str(), user);
-    };
-  }
-  return Status::ok();
-}
-
 Status submit(Context& context, Submission submission, const kolo_options* options,
               kolo_request* request) {
   if (request != nullptr) *request = KOLO_REQUEST_NULL;
@@ -198,7 +135,8 @@ Result<Nanos> limit_of(std::int64_t timeout_ms) {
     return invalid_argument("the wait's timeout_ms is " + std::to_string(timeout_ms) +
                             "; give 0 or more, or KOLO_FOREVER");
   }
-  if (timeout_ms == KOLO_FOREVER || timeout_ms > kMostMs) return kolo::internal::kNever;
+  if (timeout_ms == KOLO_FOREVER || timeout_ms > kolo::internal::kMostMilliseconds)
+    return kolo::internal::kNever;
   return Nanos(std::chrono::milliseconds(timeout_ms));
 }
 
@@ -323,8 +261,8 @@ kolo_status kolo_shutdown(kolo_context* context) {
   bool is_over = false;
   const kolo_status status = with_context(context, "kolo_shutdown", [&](Context& inner) {
     Status left = inner.shutdown();
-    is_over = left.code() != StatusCode::kNotInitialized &&
-              left.code() != StatusCode::kWouldDeadlock;
+    is_over =
+        left.code() != StatusCode::kNotInitialized && left.code() != StatusCode::kWouldDeadlock;
     return left;
   });
   if (!is_over) return status;
@@ -336,9 +274,8 @@ kolo_status kolo_shutdown(kolo_context* context) {
 }
 
 kolo_status kolo_abort(kolo_context* context, const char* reason) {
-  return with_context(context, "kolo_abort", [&](Context& inner) {
-    return inner.abort(reason == nullptr ? "" : reason);
-  });
+  return with_context(context, "kolo_abort",
+                      [&](Context& inner) { return inner.abort(reason == nullptr ? "" : reason); });
 }
 
 kolo_status kolo_health(kolo_context* context) {
@@ -354,12 +291,8 @@ kolo_status kolo_info(kolo_context* context, const char** json) {
   });
 }
 
-int32_t kolo_rank(kolo_context* context) {
-  return number_of(context, "kolo_rank", &Context::rank);
-}
-int32_t kolo_size(kolo_context* context) {
-  return number_of(context, "kolo_size", &Context::size);
-}
+int32_t kolo_rank(kolo_context* context) { return number_of(context, "kolo_rank", &Context::rank); }
+int32_t kolo_size(kolo_context* context) { return number_of(context, "kolo_size", &Context::size); }
 int32_t kolo_local_rank(kolo_context* context) {
   return number_of(context, "kolo_local_rank", &Context::local_rank);
 }
@@ -481,8 +414,9 @@ kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size
   return with_context(context, "kolo_start", [&](Context& inner) {
     if (requests == nullptr && count > 0) return null_request("kolo_start");
     if (!std::all_of(requests, requests + count, is_persistent)) {
-      return invalid_argument("kolo_start: one of the requests is not persistent; make it with the "
-                              "option persistent = 1");
+      return invalid_argument(
+          "kolo_start: one of the requests is not persistent; make it with the "
+          "option persistent = 1");
     }
     std::vector<RequestId> ids(count);
     std::transform(requests, requests + count, ids.begin(), id_of);

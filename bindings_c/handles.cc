@@ -72,8 +72,8 @@ kolo_status report_exception(std::exception_ptr thrown) noexcept {
     } catch (const std::bad_alloc&) {
       return report({StatusCode::kResource, "out of memory"});
     } catch (const std::exception& error) {
-      return report({StatusCode::kInternal, std::string(error.what()) +
-                                                "; this is a defect of kolo, please report it"});
+      return report({StatusCode::kInternal,
+                     std::string(error.what()) + "; this is a defect of kolo, please report it"});
     }
   } catch (...) {  // no memory for a text, or something that is no exception of anyone's
     thread_texts().shown_error = "internal error: an unknown exception, or no memory left";
@@ -115,15 +115,17 @@ Call::Call(kolo_context* shell, const char* function) : shell_(shell) {
   }
   if (shell->forks_before != registry().forks.load(std::memory_order_relaxed)) {
     status_ = {StatusCode::kNotInitialized,
-               std::string(function) + ": this process is a fork of the one that made the "
-               "context; fork before kolo_init(), or let the child exec"};
+               std::string(function) +
+                   ": this process is a fork of the one that made the "
+                   "context; fork before kolo_init(), or let the child exec"};
     return;
   }
   is_inside_ = true;
   if ((shell->state.fetch_add(1) & kolo_context::kClosed) != 0) {
     status_ = {StatusCode::kNotInitialized,
-               std::string(function) + ": the context has been shut down; make another with "
-               "kolo_init()"};
+               std::string(function) +
+                   ": the context has been shut down; make another with "
+                   "kolo_init()"};
   }
 }
 

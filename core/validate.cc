@@ -63,13 +63,13 @@ Status check_types(const Submission& s) {
                          "; use a value of kolo_op");
   }
   if (can_reduce(s.dtype, s.op)) return Status::ok();
-  const std::string pair =
-      std::string(reduce_op_name(s.op)) + " is not defined on " +
-      std::string(data_type_name(s.dtype));
+  const std::string pair = std::string(reduce_op_name(s.op)) + " is not defined on " +
+                           std::string(data_type_name(s.dtype));
   return refuse(s, s.dtype == DataType::kBool
                        ? pair + "; bool has sum and max (or), prod and min (and)"
-                       : pair + ": 8-bit floats are moved but not reduced; convert to f16, bf16 "
-                                "or f32 first");
+                       : pair +
+                             ": 8-bit floats are moved but not reduced; convert to f16, bf16 "
+                             "or f32 first");
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -120,8 +120,8 @@ Result<Extents> extents_of(const Submission& s, int size) {
   const std::size_t copies = s.kind == OpKind::kAllgather ? static_cast<std::size_t>(size) : 1;
   const auto output = input ? product(*input, copies) : std::nullopt;
   if (output) return Extents{*input, *output};
-  std::string factors = std::to_string(s.count) + " elements of " + std::to_string(element) +
-                        " bytes";
+  std::string factors =
+      std::to_string(s.count) + " elements of " + std::to_string(element) + " bytes";
   if (copies > 1) factors += " from each of " + std::to_string(size) + " ranks";
   return refuse(s, "the byte count overflows: " + factors + " are more than " +
                        std::to_string(kMaxBytes) + " bytes; check count (it is in elements)");
@@ -135,8 +135,8 @@ Status check_pointers(const Submission& s, int rank) {
     return refuse(s, "the input" + count + "; pass the tensor's address, or count 0");
   }
   if (s.output == nullptr) {
-    return refuse(s, "the output" + count +
-                         "; pass the result's address (the input's, to work in place)");
+    return refuse(
+        s, "the output" + count + "; pass the result's address (the input's, to work in place)");
   }
   return Status::ok();
 }
@@ -156,8 +156,8 @@ Status check_overlap(const Submission& s, const Extents& extents, int size, int 
   if (s.kind != OpKind::kAllgather) {
     if (input == output) return Status::ok();
     return refuse(s, "input and output overlap without being equal (they differ by " +
-                         std::to_string(input > output ? input - output : output - input) +
-                         " of " + std::to_string(extents.input_bytes) +
+                         std::to_string(input > output ? input - output : output - input) + " of " +
+                         std::to_string(extents.input_bytes) +
                          " bytes); pass the same address for both, or separate buffers");
   }
   for (int place = 0; place < size; ++place) {
@@ -166,8 +166,9 @@ Status check_overlap(const Submission& s, const Extents& extents, int size, int 
       return Status::ok();
     }
   }
-  return refuse(s, "the input lies in the output, but not at this rank's place; in place, input "
-                   "must be output + rank * count elements");
+  return refuse(s,
+                "the input lies in the output, but not at this rank's place; in place, input "
+                "must be output + rank * count elements");
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ typedef struct kolo_options {
    * dimension of count. Not NULL with ndim 0: a scalar. At most 32. */
   const int64_t* shape;
   int32_t ndim;
-  int32_t pset;      /* process set; 0 is the world, and the only one so far */
+  int32_t pset; /* process set; 0 is the world, and the only one so far */
   /* Allreduce of floats: inputs are multiplied by prescale, results by postscale; 1: none. 0 is an
    * error, to catch a zeroed struct. */
   double prescale;
@@ -165,7 +165,8 @@ typedef struct kolo_options {
   int32_t reserved;       /* 0 */
 } kolo_options;
 
-#define KOLO_OPTIONS_INIT {sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0}
+#define KOLO_OPTIONS_INIT \
+  { sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0 }
 
 /* ---- Library ------------------------------------------------------------------------------ */
 

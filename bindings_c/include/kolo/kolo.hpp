@@ -336,8 +336,7 @@ class Context {
 
   // Pointers and a count of elements; as in kolo.h. Those ending in _async return at once.
   template <typename T>
-  void allreduce(const T* input, T* output, std::size_t count, Op op,
-                 const Options& options = {}) {
+  void allreduce(const T* input, T* output, std::size_t count, Op op, const Options& options = {}) {
     const kolo_options raw = options.raw();
     check(kolo_allreduce(context_, input, output, count, dtype<T>, as_c(op), &raw, nullptr));
   }

@@ -121,8 +121,8 @@ TEST(ValidateTest, Scales) {
   Submission s = allreduce();
   s.prescale = 0.5;
   s.postscale = -2.0;
-  for (const DataType good : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
-                              DataType::kFloat64}) {
+  for (const DataType good :
+       {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
     s.dtype = good;
     expect_fine(s);
   }
@@ -135,9 +135,9 @@ TEST(ValidateTest, Scales) {
     s.postscale = 3.0;
     expect_refused(s, "only an allreduce");
   }
-  for (const double bad : {std::numeric_limits<double>::infinity(),
-                           -std::numeric_limits<double>::infinity(),
-                           std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()}) {
     s = allreduce();
     s.prescale = bad;
     expect_refused(s, "prescale is");

@@ -1,0 +1,80 @@
+#include "bindings_c/options.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace kolo::internal {
+namespace {
+
+constexpr std::size_t kLargestOptions = 4096;  // bounds how far a future, longer struct is read
+
+Status check_struct_size(const kolo_options& options) {
+  const std::size_t size = options.struct_size;
+  if (size < sizeof(kolo_options) || size > kLargestOptions) {
+    return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
+                            std::to_string(sizeof(kolo_options)) +
+                            "; begin with KOLO_OPTIONS_INIT");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
+  if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
+    return {StatusCode::kUnsupported,
+            "kolo_options sets a field that this library does not know; it is older than the "
+            "header: update libkolo"};
+  }
+  return Status::ok();
+}
+
+Status apply_shape(const kolo_options& options, Submission& submission) {
+  if (options.shape == nullptr) {
+    if (options.ndim == 0) return Status::ok();
+    return invalid_argument("kolo_options.shape is null and ndim is " +
+                            std::to_string(options.ndim) + "; give the dimensions, or ndim 0");
+  }
+  constexpr std::int32_t kMaxDims = 32;
+  if (options.ndim < 0 || options.ndim > kMaxDims) {
+    return invalid_argument("kolo_options.ndim is " + std::to_string(options.ndim) +
+                            "; a shape has 0 to " + std::to_string(kMaxDims) + " dimensions");
+  }
+  submission.has_shape = true;
+  submission.shape.assign(options.shape, options.shape + options.ndim);
+  return Status::ok();
+}
+
+}  // namespace
+
+Status apply_options(const kolo_options& options, Submission& submission) {
+  KOLO_RETURN_IF_ERROR(check_struct_size(options));
+  if (options.name != nullptr) submission.name = options.name;
+  KOLO_RETURN_IF_ERROR(apply_shape(options, submission));
+  if (options.pset != 0) {
+    return invalid_argument("there is no process set " + std::to_string(options.pset) +
+                            "; 0, the world, is the only one");
+  }
+  if (options.prescale == 0.0 || options.postscale == 0.0) {
+    return invalid_argument(
+        "kolo_options.prescale or postscale is 0; 1 means none, and "
+        "KOLO_OPTIONS_INIT sets it");
+  }
+  submission.prescale = options.prescale;
+  submission.postscale = options.postscale;
+  if (options.timeout_ms < 0 || options.timeout_ms > kMostMilliseconds) {
+    return invalid_argument("kolo_options.timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; give 1 or more, or 0 for no limit");
+  }
+  if (options.timeout_ms > 0) submission.timeout = std::chrono::milliseconds(options.timeout_ms);
+  if ((options.persistent != 0 && options.persistent != 1) || options.reserved != 0) {
+    return invalid_argument(
+        "kolo_options.persistent must be 0 or 1, and reserved 0; begin with "
+        "KOLO_OPTIONS_INIT");
+  }
+  if (options.callback != nullptr) {
+    submission.callback = [callback = options.callback, user = options.user](const Status& s) {
+      callback(static_cast<kolo_status>(s.code()), s.text().c_str(), user);
+    };
+  }
+  return Status::ok();
+}
+
+}  // namespace kolo::internal
