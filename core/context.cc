@@ -257,6 +257,10 @@ Status JobContext::start(std::span<const RequestId> requests) {
       return invalid_argument("request " + std::to_string(id) +
                               " is not persistent; it was started by its own call");
     }
+    if ((*request)->phase == RequestState::Phase::kRunning) {
+      return Status(StatusCode::kDuplicateName,
+                    unit_text(*(*request)->unit) + ": is still under way. Wait for it first");
+    }
     found.push_back(*std::move(request));
   }
   return enqueue(found, true);

@@ -82,7 +82,11 @@ bool Driver::farewell_done() const {
 // ---- Waiters ----------------------------------------------------------------------------------
 
 void Driver::notice_queue() {
-  if (!driven_.load(std::memory_order_seq_cst)) parts_.poller.wake();
+  if (driven_.load(std::memory_order_seq_cst)) {
+    parts_.poller.wake_driver();
+  } else {
+    parts_.poller.wake();
+  }
 }
 
 bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {
@@ -115,30 +119,28 @@ void Driver::enter() {
 }
 
 void Driver::drive(const std::function<bool()>& done, Nanos deadline) {
-  Nanos idle_since = kNever;
   while (!done() && !give_way_.load(std::memory_order_relaxed)) {
     const Nanos now = parts_.clock.now();
     if (now >= deadline) return;
-    if (run_bodies(now)) {
-      idle_since = kNever;
-      continue;
-    }
-    if (parts_.poller.poll()) continue;
-    if (idle_since == kNever) idle_since = now;
-    idle(idle_since, deadline);
+    if (!run_bodies(now)) await_event(now, deadline);
   }
 }
 
-void Driver::idle(Nanos since, Nanos deadline) {
-  const Nanos now = parts_.clock.now();
-  switch (policy_.next(now - since)) {
-    case WaitPolicy::Step::kSpin: break;
-    case WaitPolicy::Step::kYield: std::this_thread::yield(); break;
-    case WaitPolicy::Step::kSleep: {
-      const Nanos until =
-          std::min({deadline, parts_.engine.next_deadline(now), now + kLongestSleep});
-      if (until > now) parts_.poller.wait(until - now);
-      break;
+// Nothing moves until something happens: a socket event, a submission, or a time limit. Spins,
+// then yields, then sleeps.
+void Driver::await_event(Nanos since, Nanos deadline) {
+  for (Nanos now = since; now < deadline; now = parts_.clock.now()) {
+    if (parts_.poller.poll() || !parts_.queue.empty()) return;
+    if (give_way_.load(std::memory_order_relaxed)) return;
+    switch (policy_.next(now - since)) {
+      case WaitPolicy::Step::kSpin: break;
+      case WaitPolicy::Step::kYield: std::this_thread::yield(); break;
+      case WaitPolicy::Step::kSleep: {
+        const Nanos until =
+            std::min({deadline, parts_.engine.next_deadline(now), now + kLongestSleep});
+        if (until > now) parts_.poller.wait(until - now);
+        return;
+      }
     }
   }
 }

@@ -47,7 +47,8 @@ class Driver {
   void stop();  // ends the background thread; callbacks that are due run first
   [[nodiscard]] bool on_background() const { return std::this_thread::get_id() == background_id_; }
 
-  // Something is in the queue: a driver will see it; without one the background thread is woken.
+  // Something is in the queue: wakes the driver if it sleeps, or the background thread if there is
+  // no driver.
   void notice_queue();
   // Drives, or lets another thread drive, until `done` or `deadline`. False: the deadline passed.
   bool drive_until(const std::function<bool()>& done, Nanos deadline);
@@ -64,7 +65,7 @@ class Driver {
   [[nodiscard]] bool farewell_done() const;
   void enter();
   void drive(const std::function<bool()>& done, Nanos deadline);
-  void idle(Nanos since, Nanos deadline);
+  void await_event(Nanos since, Nanos deadline);
   void leave();
   void background();
   void drive_in_background();

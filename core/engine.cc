@@ -5,11 +5,19 @@
 #include "base/check.h"
 
 namespace kolo::internal {
+namespace {
+
+constexpr Nanos kBetweenLooks = 1ms;  // at time limits, which cost a walk over what is pending
+
+}  // namespace
 
 bool Engine::tick(Nanos now) {
   bool moved = take_commands(now);
   moved = take_events(now) || moved;
-  if (negotiator_.next_deadline(now) <= now) negotiator_.tick(now);
+  if (now >= next_look_) {
+    if (negotiator_.next_deadline(now) <= now) negotiator_.tick(now);
+    next_look_ = now + kBetweenLooks;
+  }
   return act(now) || moved;
 }
 

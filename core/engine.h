@@ -61,6 +61,7 @@ class Engine {
   Parts parts_;
   Trace* trace_ = nullptr;
   std::unordered_map<Ticket, RequestPtr> negotiating_;
+  Nanos next_look_{0};
   bool leaving_ = false;
   bool said_goodbye_ = false;
   std::uint64_t operations_ = 0;

@@ -153,4 +153,9 @@ void Poller::wake() {
   Shared::rouse(shared_->background);
 }
 
+void Poller::wake_driver() {
+  shared_->wakes.fetch_add(1);
+  Shared::rouse(shared_->driver);
+}
+
 }  // namespace kolo::internal

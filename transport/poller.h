@@ -42,6 +42,8 @@ class Poller {
   // Wakes whoever sleeps, driver and background thread (an increment and two tests when nobody
   // does). A wake-up is never lost: a sleeper that has not yet seen it will not go to sleep.
   void wake();
+  // The same for the driver only.
+  void wake_driver();
 
  private:
   struct Shared;  // fixed address for the atomics that wake() reads
