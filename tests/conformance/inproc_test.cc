@@ -17,11 +17,11 @@ Mesh make_mesh(int size, const InprocFaults& faults) {
 }
 
 Road plain() {
-  return {"Plain", [](int size, std::uint64_t) { return make_mesh(size, {}); }};
+  return {.name = "Plain", .make = [](int size, std::uint64_t) { return make_mesh(size, {}); }};
 }
 
 Road faulty() {
-  return {"Faulty", [](int size, std::uint64_t seed) {
+  return {.name = "Faulty", .make = [](int size, std::uint64_t seed) {
             return make_mesh(size,
                              {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
           }};

@@ -27,6 +27,7 @@ struct Mesh {
 struct Road {
   std::string name;
   std::function<Mesh(int size, std::uint64_t seed)> make;
+  bool sampled = false;  // a slow road: of the many small cases a random part
 };
 
 inline std::string road_name(const Road& road) { return road.name; }
