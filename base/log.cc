@@ -34,14 +34,23 @@ void Logger::set_sink(Sink sink) {
 
 void Logger::log(LogLevel level, std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (level > level_) return;
+  if (level <= level_) write(level, level_name(level), text);
+}
+
+void Logger::notice(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  write(LogLevel::kInfo, "", text);
+}
+
+void Logger::write(LogLevel level, const char* label, std::string_view text) {
   if (sink_) {
     sink_(level, text);
     return;
   }
   std::string line = "kolo";
   if (rank_ >= 0) line += "[rank " + std::to_string(rank_) + "]";
-  line += std::string(" ") + level_name(level) + ": " + std::string(text) + "\n";
+  if (*label != '\0') line += std::string(" ") + label;
+  line += ": " + std::string(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);  // one write, so that lines stay whole
 }
 

@@ -21,12 +21,16 @@ class Logger {
   void set_rank(int rank);  // shown in every later line
   void set_sink(Sink sink); // replaces stderr; an empty one restores it
   void log(LogLevel level, std::string_view text);
+  // Something to know that is neither wrong nor a matter of levels: always shown, as "kolo: ...".
+  void notice(std::string_view text);
   void error(std::string_view text) { log(LogLevel::kError, text); }
   void warning(std::string_view text) { log(LogLevel::kWarning, text); }
   void info(std::string_view text) { log(LogLevel::kInfo, text); }
   void debug(std::string_view text) { log(LogLevel::kDebug, text); }
 
  private:
+  void write(LogLevel level, const char* label, std::string_view text);
+
   std::mutex mutex_;
   LogLevel level_;
   int rank_ = -1;

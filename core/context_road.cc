@@ -92,9 +92,9 @@ std::vector<std::string> addresses_of(const Config& config) {
 
 Result<Road> road_of_one(const Config& config, Logger& logger, Road road) {
   if (!config.is_set("size") && config.flag("notice")) {
-    logger.log(LogLevel::kError,
-               "no launcher found: running as a job of one rank. Start it with kolorun -np N, or "
-               "set KOLO_NOTICE=0 to hide this line");
+    logger.notice(
+        "no launcher found: running as a job of one rank. Start it with kolorun -np N, or set "
+        "KOLO_NOTICE=0 to hide this line");
   }
   InprocControlNetwork control({0});
   InprocNetwork network(1);
