@@ -68,7 +68,19 @@ void AgentProcess::send(const ToAgent& message) {
 }
 
 void AgentProcess::hang_up() {
-  if (link_) link_->close_write();
+  if (!link_ || std::exchange(hung_up_, true)) return;
+  link_->close_write();
+  lose_patience_soon();
+}
+
+void AgentProcess::lose_patience_soon() {
+  patience_.expires_after(kPatience);
+  patience_.async_wait([this](const error_code& error) {
+    if (error) return;
+    out_of_patience_ = true;
+    if (!wait_status_) ::kill(-pid_, SIGKILL);
+    look_if_gone();
+  });
 }
 
 void AgentProcess::hold_back(bool hold) {
@@ -123,18 +135,9 @@ void AgentProcess::try_reap() {
 // Gone is who has ended and whose pipes have. One of these may lag behind for ever: a helper of
 // ssh that keeps a pipe, or a process that closed its pipes and goes on.
 void AgentProcess::look_if_gone() {
-  if (told_gone_ || (!wait_status_ && !link_ended_)) return;
+  if (told_gone_ || (!wait_status_ && !link_ended_ && !out_of_patience_)) return;
   const bool all = wait_status_ && link_ended_ && complaints_ended_;
-  if (!all && !out_of_patience_) {
-    patience_.expires_after(kPatience);
-    patience_.async_wait([this](const error_code& error) {
-      if (error) return;
-      out_of_patience_ = true;
-      if (!wait_status_) ::kill(-pid_, SIGKILL);
-      look_if_gone();
-    });
-    return;
-  }
+  if (!all && !out_of_patience_) return lose_patience_soon();
   told_gone_ = true;
   patience_.cancel();
   events_.gone(explain());

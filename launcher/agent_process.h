@@ -38,7 +38,7 @@ class AgentProcess {
   // Errors name the host and the cure. On OK `gone` will come one day.
   Status start(const JobPlan& plan);
   void send(const ToAgent& message);
-  void hang_up();           // it ends, and its ranks with it
+  void hang_up();           // it ends, and its ranks with it; killed if it does not
   void hold_back(bool hold);  // stop reading from it, or go on
   void try_reap();          // after SIGCHLD
 
@@ -58,6 +58,7 @@ class AgentProcess {
   void take_complaints(std::string_view bytes);
   void on_link_end(const Status& why);
   void look_if_gone();
+  void lose_patience_soon();
   std::string explain() const;
 
   boost::asio::io_context& io_;
@@ -76,6 +77,7 @@ class AgentProcess {
   std::optional<int> wait_status_;
   bool link_ended_ = false;
   bool complaints_ended_ = false;
+  bool hung_up_ = false;
   bool out_of_patience_ = false;
   bool told_gone_ = false;
 };

@@ -30,6 +30,7 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+constexpr auto kEndMargin = 5s;  // for agents to say that all is over, beyond the grace
 constexpr std::size_t kMaxQueuedBytes = std::size_t{4} << 20;  // then agents are not read
 
 bool ends_a_program(int number) {
@@ -42,6 +43,7 @@ class Job {
       : plan_(std::move(plan)),
         signals_(io_),
         start_timer_(io_),
+        end_timer_(io_),
         queue_(io_, [this] { hold_back_agents(); }, [this](int fd) { on_closed(fd); }),
         output_(plan_.options, plan_.placement.size, plan_.colour, queue_),
         desk_(io_, plan_.placement.size, plan_.options.start_timeout,
@@ -168,7 +170,7 @@ class Job {
   }
 
   void on_gone(std::size_t host, const std::string& why) {
-    if (!agents_[host]->is_done) {
+    if (!agents_[host]->is_done && !(ending_ && !started_)) {
       end_adopted(*agents_[host]);
       fail(why);
     }
@@ -220,7 +222,10 @@ class Job {
     fail("host " + host_name(host) + ": " + failed.text);
   }
 
-  void take(std::size_t host, AgentDone&) { agents_[host]->is_done = true; }
+  void take(std::size_t host, AgentDone&) {
+    agents_[host]->is_done = true;
+    agents_[host]->hang_up();  // whoever leads there (ssh, a wrapper) may wait for that
+  }
 
   [[nodiscard]] bool is_of(std::size_t host, int rank) const {
     const Placement::OnHost& here = plan_.placement.hosts[host];
@@ -246,6 +251,16 @@ class Job {
       if (!started_) agent->hang_up();
       else agent->send(ToAgent(SendSignal{SIGTERM, true, grace_ms()}));
     }
+    limit_the_end();
+  }
+
+  // An agent that is frozen or cut off does not say that it is done.
+  void limit_the_end() {
+    end_timer_.expires_after(plan_.options.grace + kEndMargin);
+    end_timer_.async_wait([this](const error_code& error) {
+      if (error) return;
+      for (const auto& agent : agents_) agent->hang_up();
+    });
   }
 
   [[nodiscard]] std::uint64_t grace_ms() const {
@@ -319,7 +334,7 @@ class Job {
       agent->send(ToAgent(SendSignal{number, false, kill_after_ms}));
     }
     // Whoever dies of it has been told together with all others; to tell them twice is rude.
-    if (ends_a_program(number)) ending_ = true;
+    if (ends_a_program(number) && !std::exchange(ending_, true)) limit_the_end();
   }
 
   void on_closed(int fd) {
@@ -340,6 +355,7 @@ class Job {
   asio::io_context io_;
   asio::signal_set signals_;
   asio::steady_timer start_timer_;
+  asio::steady_timer end_timer_;
   OutputQueue queue_;
   RankOutputs output_;
   MeetingDesk desk_;

@@ -55,7 +55,8 @@ std::vector<RankGroup::End> RankGroup::look(Nanos now) {
 void RankGroup::signal(int number, bool ends_job) {
   for (Member& member : members_) {
     ::kill(-member.pid, number);
-    if (ends_job && member.running) member.told_to_end = true;
+    // Who was dying before this is not ended by it.
+    if (ends_job && member.running && !member.ending_since) member.told_to_end = true;
   }
   if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
     for (const Member& member : members_) ::kill(-member.pid, SIGCONT);  // the stopped hear it too

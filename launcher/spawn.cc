@@ -97,6 +97,18 @@ bool read_stat(const std::string& path, Stat& stat) {
   return !rest.fail();
 }
 
+// Whether SIGKILL has been sent and not been taken yet.
+bool is_kill_pending(const std::string& status_path) {
+  std::ifstream file(status_path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("SigPnd:") && !line.starts_with("ShdPnd:")) continue;
+    unsigned long long pending = 0;
+    std::istringstream(line.substr(7)) >> std::hex >> pending;
+    if ((pending >> (SIGKILL - 1) & 1) != 0) return true;
+  }
+  return false;
+}
+
 std::vector<pid_t> numbered_entries(const std::string& folder) {
   std::vector<pid_t> numbers;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), &::closedir);
@@ -159,14 +171,21 @@ std::set<pid_t> living_groups(const std::set<pid_t>& groups) {
 }
 
 bool is_ending(pid_t pid) {
-  constexpr unsigned long kExiting = 0x4;  // PF_EXITING, stable since long
+  constexpr unsigned long kExiting = 0x4 | 0x400;  // PF_EXITING, PF_SIGNALED: stable since long
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  bool any = false;
   for (const pid_t thread : numbered_entries(folder)) {
     Stat stat;
-    if (!read_stat(folder + "/" + std::to_string(thread) + "/stat", stat)) continue;
-    if (stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0) return true;
+    const std::string thread_folder = folder + "/" + std::to_string(thread);
+    // In this order: a signal that is no longer pending shows in the flags.
+    const bool pending = is_kill_pending(thread_folder + "/status");
+    if (!read_stat(thread_folder + "/stat", stat)) continue;
+    const bool ends = pending || stat.state == 'Z' || stat.state == 'X' ||
+                      (stat.flags & kExiting) != 0;
+    if (!ends) return false;
+    any = true;
   }
-  return false;
+  return any;
 }
 
 std::vector<pid_t> list_children() {

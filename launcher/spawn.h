@@ -41,8 +41,8 @@ Result<Pipe> make_pipe();  // close-on-exec; RESOURCE when descriptors have run 
 // Of `groups`, those with a member that is alive (a zombie is not).
 std::set<pid_t> living_groups(const std::set<pid_t>& groups);
 
-// Whether process `pid` is ending: some thread of it is past its last instruction. Its memory may
-// take long to be given back; until then wait() does not see it.
+// Whether process `pid` is ending: every thread of it is past its last instruction, or about to be
+// killed. Its memory may take long to be given back; until then wait() does not see it.
 bool is_ending(pid_t pid);
 
 // Our children now, as /proc has them.

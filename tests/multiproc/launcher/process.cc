@@ -1,0 +1,218 @@
+#include "tests/multiproc/launcher/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+extern char** environ;  // NOLINT
+
+namespace kolo::test {
+namespace {
+
+std::vector<std::string> make_environment(const RunOptions& options) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!options.environment.contains(text.substr(0, text.find('=')))) entries.push_back(text);
+  }
+  for (const auto& [name, value] : options.environment) entries.push_back(name + "=" + value);
+  entries.insert(entries.end(), options.raw_environment.begin(), options.raw_environment.end());
+  return entries;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (const std::string& word : words) result.push_back(const_cast<char*>(word.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// State and process group of /proc/<pid>/stat.
+bool read_stat(pid_t pid, char& state, pid_t& group) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  std::istringstream rest(text.substr(text.rfind(')') + 1));
+  long parent = 0;
+  return static_cast<bool>(rest >> state >> parent >> group);
+}
+
+}  // namespace
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void sleep_seconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+Child::Child(const std::vector<std::string>& arguments, const RunOptions& options)
+    : limit_seconds_(options.timeout_seconds), started_(now_seconds()) {
+  const std::vector<std::string> entries = make_environment(options);
+  const std::vector<char*> argv = pointers(arguments);
+  const std::vector<char*> envp = pointers(entries);
+  int out[2];
+  int err[2];
+  if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
+    throw std::runtime_error("pipe2");
+  }
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::setpgid(0, 0);
+    const int null_fd = ::open("/dev/null", O_RDONLY);
+    ::dup2(null_fd, 0);
+    if (options.close_stdin) ::close(0);
+    ::dup2(out[1], 1);
+    ::dup2(options.merge ? out[1] : err[1], 2);
+    ::execve(argv[0], argv.data(), envp.data());
+    ::_exit(127);
+  }
+  ::setpgid(pid_, pid_);
+  ::close(out[1]);
+  ::close(err[1]);
+  out_ = out[0];
+  err_ = err[0];
+}
+
+Child::~Child() {
+  if (pid_ > 0) {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (out_ >= 0) ::close(out_);
+  if (err_ >= 0) ::close(err_);
+}
+
+void Child::signal(int number) const { ::kill(pid_, number); }
+
+Outcome Child::wait() {
+  Outcome outcome;
+  pollfd fds[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
+  std::string* texts[2] = {&outcome.out, &outcome.err};
+  std::vector<char> buffer(std::size_t{1} << 16);
+  bool over = false;
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    const double left = started_ + limit_seconds_ - now_seconds();
+    if (left <= 0) {
+      over = true;
+      break;
+    }
+    ::poll(fds, 2, static_cast<int>(left * 1000) + 1);
+    for (int i = 0; i < 2; ++i) {
+      if (fds[i].fd < 0 || fds[i].revents == 0) continue;
+      const ssize_t got = ::read(fds[i].fd, buffer.data(), buffer.size());
+      if (got > 0) texts[i]->append(buffer.data(), static_cast<std::size_t>(got));
+      else fds[i].fd = -1;
+    }
+  }
+  int status = 0;
+  while (!over && ::waitpid(pid_, &status, WNOHANG) == 0) {
+    over = now_seconds() > started_ + limit_seconds_;
+    sleep_seconds(0.001);
+  }
+  outcome.seconds = now_seconds() - started_;
+  if (over) return outcome;  // the destructor kills it
+  pid_ = -1;
+  outcome.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return outcome;
+}
+
+Outcome run(const std::vector<std::string>& arguments, const RunOptions& options) {
+  Child child(arguments, options);
+  return child.wait();
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "kolo-test-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryFolder::script(const std::string& name, const std::string& text) const {
+  const std::string path = path_ + "/" + name;
+  std::ofstream(path) << "#!/bin/sh\n" << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+bool wait_for_file(const std::string& path, double limit_seconds) {
+  const double end = now_seconds() + limit_seconds;
+  while (read_file(path).empty()) {
+    if (now_seconds() > end) return false;
+    sleep_seconds(0.005);
+  }
+  return true;
+}
+
+bool is_alive(pid_t pid) {
+  char state = 'X';
+  pid_t group = 0;
+  return read_stat(pid, state, group) && state != 'Z' && state != 'X';
+}
+
+std::vector<pid_t> group_members(pid_t group) {
+  std::vector<pid_t> members;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc() || *end != '\0') continue;
+    char state = 'X';
+    pid_t its_group = 0;
+    if (read_stat(pid, state, its_group) && its_group == group && state != 'Z' && state != 'X') {
+      members.push_back(pid);
+    }
+  }
+  return members;
+}
+
+bool wait_until_gone(const std::vector<pid_t>& groups, double limit_seconds) {
+  const double end = now_seconds() + limit_seconds;
+  while (true) {
+    const bool gone = std::all_of(groups.begin(), groups.end(),
+                                  [](pid_t group) { return group_members(group).empty(); });
+    if (gone || now_seconds() > end) return gone;
+    sleep_seconds(0.01);
+  }
+}
+
+bool long_tests() {
+  const char* wish = std::getenv("KOLO_TEST_LONG");
+  return wish != nullptr && std::strcmp(wish, "1") == 0;
+}
+
+int repetitions(int full) { return long_tests() ? full : std::max(20, full / 10); }
+
+}  // namespace kolo::test
