@@ -151,7 +151,7 @@ class Agent final : public MeetingBackend {
   }
 
   void report_unstarted(int rank, const ProgramCheck& why) {
-    link_.send(encode(FromAgent(RankExited{rank, why.exit_code << 8, Nanos(0), false, why.error})));
+    link_.send(encode(FromAgent(RankExited{rank, why.exit_code << 8, clock_.now(), Nanos(0), false, why.error})));
   }
 
   // ---- output
@@ -224,7 +224,7 @@ class Agent final : public MeetingBackend {
     const Nanos now = clock_.now();
     for (const RankGroup::End& end : ranks_.look(now)) {
       link_.send(encode(FromAgent(
-          RankExited{end.rank, end.wait_status, now - end.time, end.told_to_end, ""})));
+          RankExited{end.rank, end.wait_status, end.time, now - end.time, end.told_to_end, ""})));
     }
     if (started_ && !ending_ && !ranks_.any_running()) {
       ending_ = true;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "launcher/frame_link.h"
 #include "launcher/hosts.h"
@@ -50,6 +51,7 @@ class AgentProcess {
   // kolorun's notes on it.
   std::vector<HostAddress> addresses;
   std::set<pid_t> rank_pids;
+  Nanos clock_offset = kNever;  // what to add to its times for ours; the least delay seen decides
   bool said_hello = false;
   bool is_done = false;
 

@@ -209,9 +209,11 @@ class Job {
 
   void take(std::size_t host, RankExited& exited) {
     if (!is_of(host, exited.rank)) return;
+    Nanos& offset = agents_[host]->clock_offset;
+    offset = std::min(offset, clock_.now() - exited.age - exited.time);
     ends_.push_back({exited.rank, host_name(host), pids_[static_cast<std::size_t>(exited.rank)],
-                     exited.wait_status, clock_.now() - exited.age, exited.ended_by_kolorun,
-                     exited.error});
+                     exited.wait_status, exited.time, exited.ended_by_kolorun, exited.error});
+    end_hosts_.push_back(host);
     if (exit_code_of(exited.wait_status) != 0 && !exited.ended_by_kolorun) end_job();
   }
 
@@ -269,6 +271,10 @@ class Job {
   }
 
   int conclude() {
+    // One offset for all times of a host: their order among themselves is the agent's.
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      ends_[i].time += agents_[end_hosts_[i]]->clock_offset;
+    }
     Verdict verdict = judge(ends_);
     std::optional<Nanos> first;  // the first failure of a rank
     for (const RankEnd& end : ends_) {
@@ -361,7 +367,8 @@ class Job {
   MeetingDesk desk_;
   std::vector<std::unique_ptr<AgentProcess>> agents_;  // one per host, same index
   std::vector<pid_t> pids_ = std::vector<pid_t>(static_cast<std::size_t>(plan_.placement.size));
-  std::vector<RankEnd> ends_;
+  std::vector<RankEnd> ends_;  // times are the agents' own until conclude()
+  std::vector<std::size_t> end_hosts_;  // same index
   std::string failure_;  // kolorun's own
   Nanos failure_time_{};
   int early_signal_ = 0;  // ended the job before or beside its ranks

@@ -81,6 +81,7 @@ void put(agent::FromAgent& to, const RankOutput& output) {
 void put(agent::FromAgent& to, const RankExited& exited) {
   to.mutable_exited()->set_rank(exited.rank);
   to.mutable_exited()->set_wait_status(exited.wait_status);
+  to.mutable_exited()->set_time_ns(static_cast<std::uint64_t>(exited.time.count()));
   to.mutable_exited()->set_age_ns(static_cast<std::uint64_t>(exited.age.count()));
   to.mutable_exited()->set_ended_by_kolorun(exited.ended_by_kolorun);
   to.mutable_exited()->set_error(exited.error);
@@ -131,9 +132,12 @@ Result<FromAgent> take(const agent::Output& output) {
 
 Result<FromAgent> take(const agent::Exited& exited) {
   if (!is_rank(exited.rank())) return malformed("rank that exited");
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const Nanos age(static_cast<std::int64_t>(std::min(exited.age_ns(), kMost)));
-  return FromAgent(RankExited{exited.rank(), exited.wait_status() & 0xffff, age,
+  // A quarter of the range each, so that a reader may add and subtract them.
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / 4);
+  if (exited.time_ns() > kMost || exited.age_ns() > kMost) return malformed("time of an exit");
+  return FromAgent(RankExited{exited.rank(), exited.wait_status() & 0xffff,
+                              Nanos(static_cast<std::int64_t>(exited.time_ns())),
+                              Nanos(static_cast<std::int64_t>(exited.age_ns())),
                               exited.ended_by_kolorun(), exited.error()});
 }
 

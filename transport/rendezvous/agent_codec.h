@@ -85,7 +85,8 @@ struct RankOutput {
 struct RankExited {
   int rank = 0;
   int wait_status = 0;
-  Nanos age{};  // how long before sending
+  Nanos time{};  // on the agent's clock
+  Nanos age{};   // how long before sending
   bool ended_by_kolorun = false;
   std::string error;
   bool operator==(const RankExited&) const = default;

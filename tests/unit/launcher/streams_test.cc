@@ -128,7 +128,7 @@ TEST(AgentCodec, EveryMessageComesBack) {
   expect_from_agent(AgentHello{1, "0.1", {{"eth0", "10.0.0.1", false}, {"lo", "::1", true}}});
   expect_from_agent(RankStarted{2, 4242});
   expect_from_agent(RankOutput{2, 2, std::string("a\0\xff", 3)});
-  expect_from_agent(RankExited{2, 9, Nanos(5), true, "why"});
+  expect_from_agent(RankExited{2, 9, Nanos(7), Nanos(5), true, "why"});
   expect_from_agent(RelayJoin{1, "bytes"});
   expect_from_agent(RelayLeft{1});
   expect_from_agent(AgentFailed{"text"});
