@@ -151,7 +151,7 @@ JobContext::~JobContext() {
 // ---- Submitting -------------------------------------------------------------------------------
 
 Status JobContext::check(const Submission& submission) {
-  Status status = validate(submission, size());
+  Status status = validate(submission, size(), rank());
   if (status) return status;
   if (submissions_.in_group()) {
     submissions_.spoil_group(status);
