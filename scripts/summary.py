@@ -32,12 +32,13 @@ def main(paths):
         for case in cases:
             name = f"{stage}: {case.get('name')}"
             reasons = skip_reasons(case.findtext("system-out") or "")
-            if case.find("failure") is not None or case.get("status") == "fail":
-                failed.append(name)
-            elif case.find("skipped") is not None or case.get("status") == "notrun":
+            not_run = case.find("skipped")
+            message = "" if not_run is None else not_run.get("message", "")
+            if message.startswith(("SKIP_", "Disabled")):
                 skipped += 1
-                why = "; ".join(reasons) or case.find("skipped").get("message", "no reason given")
-                print(f"skipped  {name}: {why}")
+                print(f"skipped  {name}: {'; '.join(reasons) or message}")
+            elif case.get("status") != "run" or case.find("failure") is not None:
+                failed.append(f"{name} {message}".rstrip())
             else:
                 passed += 1
                 if reasons:  # some cases inside a program that passed
