@@ -24,9 +24,10 @@ stage() {
   return "$code"
 }
 
-# configure PRESET: quick and quiet when nothing has changed.
+# configure PRESET: nothing to do once it has succeeded; ninja itself notices changed CMake files.
 configure() {
   local log="build/$1.configure.log"
+  [ "build/$1/build.ninja" -nt CMakePresets.json ] && return
   mkdir -p build
   if ! cmake --preset "$1" "${launcher[@]}" > "$log" 2>&1; then
     cat "$log" >&2
