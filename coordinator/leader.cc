@@ -71,11 +71,17 @@ void Leader::tell(const Variant& variant) {
     report_.facts.push_back({variant.unit, 0, false, variant.ranks});
     return;
   }
-  const bool parity = !toggles_.ordered_parity(variant.id);
-  if (variant.ranks == local_ranks(key.process_set)) {
-    report_.toggles.push_back({variant.id, parity});
-  } else {
-    report_.facts.push_back({nullptr, variant.id, parity, variant.ranks});
+  for (const bool parity : {false, true}) {
+    std::vector<int> ranks = variant.ranks;
+    std::erase_if(ranks, [&](int rank) {
+      return toggles_.ordered_parity(variant.id, rank) == parity;
+    });
+    if (ranks.empty()) continue;
+    if (ranks == local_ranks(key.process_set)) {
+      report_.toggles.push_back({variant.id, parity});
+    } else {
+      report_.facts.push_back({nullptr, variant.id, parity, std::move(ranks)});
+    }
   }
 }
 
@@ -131,7 +137,7 @@ void Leader::observe(const Item& item) {
       UnitPtr unit = order.unit;
       if (order.id != 0) {
         if (order.first_sight) toggles_.introduce(order.id, order.unit);
-        toggles_.ordered(order.id);
+        toggles_.ordered(order.id, order.absent);
         unit = toggles_.unit_of(order.id);
       }
       streaming_.erase(unit->key);

@@ -8,9 +8,13 @@
 namespace kolo::internal {
 namespace {
 
-Status bad_order(const char* what) {
-  return {StatusCode::kInternal, std::string("the ordered stream breaks the protocol: ") + what +
+Status bad_order(const std::string& what) {
+  return {StatusCode::kInternal, "the ordered stream breaks the protocol: " + what +
                                      ". All ranks must run the same kolo"};
+}
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 // Every tensor stands in one cut, and a cut is of one process set.
@@ -154,12 +158,11 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   if (!topology_.in_set(key.process_set, rank_) || closed_.contains(key.process_set)) {
     return Status::ok();  // not for this rank; it keeps its places in the cuts
   }
-  if (std::find(order.absent.begin(), order.absent.end(), rank_) != order.absent.end()) {
-    return Status::ok();
-  }
+  if (contains(order.absent, rank_)) return Status::ok();
   const auto pending = pending_.find(key);
   if (pending == pending_.end() || pending->second.ticket == 0) {
-    return bad_order("a run of what this rank has not submitted");
+    return bad_order("a run of " + unit_text(*planned.unit) +
+                     ", which this rank has not submitted");
   }
   planned.ticket = pending->second.ticket;
   finish_pending(key);
@@ -177,7 +180,8 @@ Status Member::learn(const UnitOrder& order, UnitPtr& unit) {
   }
   const auto known = by_id_.find(order.id);
   if (known == by_id_.end()) return bad_order("a run of an unknown id");
-  known->second.ordered_parity = !known->second.ordered_parity;
+  const bool absent = contains(order.absent, rank_);
+  if (!absent) known->second.ordered_parity = !known->second.ordered_parity;
   unit = known->second.unit;
   return Status::ok();
 }
@@ -195,7 +199,7 @@ void Member::finish_pending(const UnitKey& key) {
 }
 
 void Member::apply_failure(const Failure& failure, std::vector<Finished>& finished) {
-  if (std::find(failure.ranks.begin(), failure.ranks.end(), rank_) == failure.ranks.end()) return;
+  if (!contains(failure.ranks, rank_)) return;
   const auto it = pending_.find(failure.key);
   if (it == pending_.end()) return;  // given up meanwhile
   if (it->second.ticket != 0) finished.push_back({it->second.ticket, failure.status});

@@ -62,19 +62,25 @@ Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
   }
 }
 
-Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
+// The context is whole, and all ranks of the unit's process set are there.
+Status Negotiator::check_open(const Unit& unit) const {
   KOLO_RETURN_IF_ERROR(membership_.broken());
   for (const int rank : membership_.left()) {
-    if (topology_.in_set(unit->key.process_set, rank)) {
-      return aborted(unit_text(*unit) + ": rank " + std::to_string(rank) +
+    if (topology_.in_set(unit.key.process_set, rank)) {
+      return aborted(unit_text(unit) + ": rank " + std::to_string(rank) +
                      " has shut its context down. Submit before any rank calls kolo_shutdown");
     }
   }
+  return Status::ok();
+}
+
+Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
+  KOLO_RETURN_IF_ERROR(check_open(*unit));
   return member_.submit(ticket, std::move(unit), deadline);
 }
 
 void Negotiator::refuse(UnitPtr unit) {
-  if (!membership_.broken().is_ok() || !membership_.left().empty()) return;
+  if (!check_open(*unit)) return;
   // A duplicate means that the name is taken by a live submission: nothing to tell.
   static_cast<void>(member_.submit(0, std::move(unit), kNever).is_ok());
 }

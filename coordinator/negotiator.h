@@ -86,6 +86,7 @@ class Negotiator {
   [[nodiscard]] const Status& broken() const { return membership_.broken(); }
 
  private:
+  Status check_open(const Unit& unit) const;
   Status check_frame(int from, const Frame& frame) const;
   Status take_member_report(int from, const Frame& report, Nanos now);
   Status take_host_report(int from, const Frame& report, Nanos now);

@@ -177,7 +177,7 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     unit_order.first_sight = true;
   }
   if (cached != nullptr) {
-    toggles_.ordered(cached->id);
+    toggles_.ordered(cached->id, unit_order.absent);
     cache_.touch(cached->id);
     unit_order.id = cached->id;
     unit_order.unit = cached->unit;

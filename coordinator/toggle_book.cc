@@ -5,13 +5,21 @@
 namespace kolo::internal {
 
 void ToggleBook::introduce(std::uint64_t id, UnitPtr unit) {
-  const bool is_new = entries_.try_emplace(id, Entry{std::move(unit), false, false, {}}).second;
+  const bool is_new = entries_.try_emplace(id, Entry{std::move(unit), false, {}, false, {}}).second;
   KOLO_CHECK(is_new);  // ids are never used twice
 }
 
-void ToggleBook::ordered(std::uint64_t id) {
+void ToggleBook::ordered(std::uint64_t id, const std::vector<int>& absent) {
   Entry& entry = entries_.at(id);
   entry.parity = !entry.parity;
+  for (const int rank : absent) {
+    if (!entry.behind.insert(rank).second) entry.behind.erase(rank);
+  }
+}
+
+bool ToggleBook::ordered_parity(std::uint64_t id, int rank) const {
+  const Entry& entry = entries_.at(id);
+  return entry.parity != entry.behind.contains(rank);
 }
 
 void ToggleBook::retire(std::uint64_t id, const std::vector<int>& taken) {
@@ -30,7 +38,7 @@ ToggleBook::Answer ToggleBook::hear(int rank, const Toggle& toggle) {
   const auto it = entries_.find(toggle.id);
   if (it == entries_.end()) return Answer::kUnknown;
   Entry& entry = it->second;
-  if (toggle.parity == entry.parity) return Answer::kStale;
+  if (toggle.parity == ordered_parity(toggle.id, rank)) return Answer::kStale;
   if (!entry.retired) return Answer::kCounts;
   return entry.taken.insert(rank).second ? Answer::kCountsInFull : Answer::kStale;
 }

@@ -1,7 +1,8 @@
 // ToggleBook: the cached units by number, and what a toggle of one of them means. Pure state.
 //
 // Readiness is a level: per rank and id one parity, written by that rank alone and never cleared.
-// A toggle counts when its parity differs from the last ordered one; heard again, it is stale.
+// A toggle counts when its parity differs from that of the last order in which the rank took part
+// (a joined rank takes no part: its parity stays); heard again, it is stale.
 //
 // An evicted id is retired, not forgotten: a toggle that was on its way counts once per rank, as if
 // the unit had been submitted in full. After kRetiredMax further evictions it is unknown.
@@ -29,7 +30,7 @@ class ToggleBook {
   };
 
   void introduce(std::uint64_t id, UnitPtr unit);  // parity starts at false
-  void ordered(std::uint64_t id);                  // flips its parity
+  void ordered(std::uint64_t id, const std::vector<int>& absent);  // flips the others' parity
   // `taken`: ranks whose toggle of this id has been counted since it was last ordered.
   void retire(std::uint64_t id, const std::vector<int>& taken);
 
@@ -37,12 +38,13 @@ class ToggleBook {
   // Null when unknown.
   [[nodiscard]] UnitPtr unit_of(std::uint64_t id) const;
   [[nodiscard]] bool is_live(std::uint64_t id) const;
-  [[nodiscard]] bool ordered_parity(std::uint64_t id) const { return entries_.at(id).parity; }
+  [[nodiscard]] bool ordered_parity(std::uint64_t id, int rank) const;
 
  private:
   struct Entry {
     UnitPtr unit;
     bool parity = false;
+    std::set<int> behind;  // ranks whose parity is the other one, after odd absences
     bool retired = false;
     std::set<int> taken;  // once retired
   };
