@@ -14,7 +14,8 @@ void AllreduceDirect::start(const Communicator& communicator, std::span<const Pi
                             DataType dtype, ReduceOp op) {
   begin(communicator);
   group_.start(pieces, dtype, op, *communicator.order, TensorGroup::Layout::kWhole);
-  for (TransferWindow* window : {&part_sends_, &part_receives_, &result_sends_, &result_receives_}) {
+  for (TransferWindow* window :
+       {&part_sends_, &part_receives_, &result_sends_, &result_receives_}) {
     window->reset(size());
   }
   inputs_.resize(static_cast<std::size_t>(size()));
@@ -91,8 +92,8 @@ void AllreduceDirect::post_result_receives(int peer) {
     // In place the result lands where the part is sent from: not before that has left. (A part
     // whose slot has been taken by a later one is done.)
     if (group_.in_place() &&
-        (next >= progress.parts_sent || (progress.parts_sent - next <= kSegmentsInFlight &&
-                                         !part_sends_.at(peer, next).done))) {
+        (next >= progress.parts_sent ||
+         (progress.parts_sent - next <= kSegmentsInFlight && !part_sends_.at(peer, next).done))) {
       return;
     }
     const Range range = segment(peer, next);

@@ -37,9 +37,9 @@ class AllreduceDirect final : public ChannelOperation {
  private:
   // How far each half has come with one peer, in segments.
   struct PeerProgress {
-    std::size_t segments = 0;         // of that peer's slice
-    std::size_t parts_sent = 0;       // step 1: posted
-    std::size_t results_expected = 0; // step 3: receives posted
+    std::size_t segments = 0;          // of that peer's slice
+    std::size_t parts_sent = 0;        // step 1: posted
+    std::size_t results_expected = 0;  // step 3: receives posted
   };
 
   bool step() override;

@@ -14,8 +14,7 @@ void AllreduceOneshot::start(const Communicator& communicator, std::span<const P
   segment_elements_ = segment_bytes(size()) / group_.element_size();
   segments_ = segment_count(group_.elements(), segment_elements_);
   const std::size_t slots = std::min(segments_, kSegmentsInFlight);
-  const std::size_t bytes =
-      std::min(segment_elements_, group_.elements()) * group_.element_size();
+  const std::size_t bytes = std::min(segment_elements_, group_.elements()) * group_.element_size();
   slot_bytes_ = (bytes + 63) / 64 * 64;
   stage_ = staging_.reserve(slot_bytes_ * slots * static_cast<std::size_t>(size() - 1));
   posted_ = 0;

@@ -42,7 +42,7 @@ class AllreduceOneshot final : public ChannelOperation {
   std::vector<const std::byte*> inputs_;
   std::size_t segment_elements_ = 0;
   std::size_t segments_ = 0;
-  std::size_t posted_ = 0;   // segments whose receives and sends are posted
+  std::size_t posted_ = 0;  // segments whose receives and sends are posted
   std::size_t reduced_ = 0;
   bool packed_ = false;
 };

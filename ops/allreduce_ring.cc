@@ -61,14 +61,13 @@ void AllreduceRing::post_turn_receive(std::size_t round, int index) {
   const Range range = segment(ring_receive_chunk(size(), rank(), index), round);
   const bool reduces = ring_turn_reduces(size(), index);
   std::byte* data = reduces ? partial(round, index) : group_.output(range.begin);
-  const std::size_t width =
-      reduces ? group_.kernel().accumulator_bytes : group_.element_size();
+  const std::size_t width = reduces ? group_.kernel().accumulator_bytes : group_.element_size();
   Turn& t = turn(round, index);
   t.receive_posted = true;
-  post_receive(left(), t.receive, kPhase,
-               round * static_cast<std::size_t>(ring_turns(size())) +
-                   static_cast<std::size_t>(index),
-               data, range.count * width);
+  post_receive(
+      left(), t.receive, kPhase,
+      round * static_cast<std::size_t>(ring_turns(size())) + static_cast<std::size_t>(index), data,
+      range.count * width);
 }
 
 void AllreduceRing::enter(std::size_t round) {

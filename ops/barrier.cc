@@ -28,8 +28,8 @@ bool Barrier::step() {
     moved = true;
     if (++round_ < rounds_) send_round();
   }
-  if (round_ == rounds_ && std::all_of(sends_.begin(), sends_.end(),
-                                       [](const Transfer& send) { return send.done; })) {
+  if (round_ == rounds_ &&
+      std::all_of(sends_.begin(), sends_.end(), [](const Transfer& send) { return send.done; })) {
     complete();
   }
   return moved;

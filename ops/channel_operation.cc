@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "ops/mxcsr_guard.h"
@@ -17,6 +18,7 @@ std::size_t segment_bytes(int size) {
 void ChannelOperation::begin(const Communicator& communicator) {
   KOLO_CHECK(done_ || !failure_.is_ok());
   KOLO_CHECK(communicator.rank >= 0 && communicator.rank < communicator.size);
+  KOLO_CHECK(communicator.order == nullptr || communicator.order->size() == communicator.size);
   KOLO_CHECK(communicator.size == 1 ||
              communicator.channels.size() == static_cast<std::size_t>(communicator.size));
   communicator_ = communicator;
@@ -43,8 +45,7 @@ Result<Progress> ChannelOperation::advance() {
   for (Channel* channel : communicator_.channels) {
     if (channel == nullptr) continue;
     if (Status status = channel->advance(); !status) {
-      cancel();
-      failure_ = std::move(status);
+      fail(std::move(status));
       return failure_;
     }
   }
@@ -53,12 +54,15 @@ Result<Progress> ChannelOperation::advance() {
   return worked || posted_ || traffic() != before ? Progress::kMoved : Progress::kBlocked;
 }
 
-void ChannelOperation::cancel() {
-  if (done_ || !failure_.is_ok()) return;
+void ChannelOperation::fail(Status status) {
   for (Channel* channel : communicator_.channels) {
     if (channel != nullptr) channel->cancel();
   }
-  failure_ = aborted("the operation was cancelled");
+  failure_ = std::move(status);
+}
+
+void ChannelOperation::cancel() {
+  if (!done_ && failure_.is_ok()) fail(aborted("the operation was cancelled"));
 }
 
 void ChannelOperation::post_send(int peer, Transfer& transfer, std::uint32_t phase,

@@ -28,6 +28,8 @@ class ChannelOperation : public Operation {
  public:
   Result<Progress> advance() final;
   void cancel() final;
+  // A start that could not get its memory: every advance() returns `status`.
+  void fail(Status status);
 
  protected:
   // First thing in a start(): forgets the last run.
@@ -50,8 +52,7 @@ class ChannelOperation : public Operation {
                     std::byte* data, std::size_t bytes);
   // The same for messages whose coming is all they say.
   void post_signal_send(int peer, Transfer& transfer, std::uint32_t phase, std::size_t segment);
-  void post_signal_receive(int peer, Transfer& transfer, std::uint32_t phase,
-                           std::size_t segment);
+  void post_signal_receive(int peer, Transfer& transfer, std::uint32_t phase, std::size_t segment);
 
  private:
   [[nodiscard]] std::uint64_t traffic() const;
@@ -70,8 +71,7 @@ class TransferWindow {
     slots_.assign(static_cast<std::size_t>(peers) * kSegmentsInFlight, Transfer{.done = true});
   }
   Transfer& at(int peer, std::size_t segment) {
-    return slots_[static_cast<std::size_t>(peer) * kSegmentsInFlight +
-                  segment % kSegmentsInFlight];
+    return slots_[static_cast<std::size_t>(peer) * kSegmentsInFlight + segment % kSegmentsInFlight];
   }
   // Whether everything posted in the window is done.
   [[nodiscard]] bool all_done() const {

@@ -36,8 +36,7 @@ namespace kolo::internal {
   const std::uint32_t exponent = shifted & 0x0f800000u;
   const std::uint32_t normal = shifted + kRebias;
   // Inf and NaN: the exponent becomes all ones; NaNs turn quiet.
-  const std::uint32_t special =
-      (normal + kRebias) | (shifted > 0x0f800000u ? 0x00400000u : 0u);
+  const std::uint32_t special = (normal + kRebias) | (shifted > 0x0f800000u ? 0x00400000u : 0u);
   // Subnormal: mantissa units of 2^-24, made by a subtraction that is exact.
   const std::uint32_t subnormal =
       bits_of_float(float_of_bits(normal + (1u << 23)) - float_of_bits(113u << 23));

@@ -1,5 +1,7 @@
 #include "ops/operation_set.h"
 
+#include <new>
+
 #include "ops/allgather.h"
 #include "ops/allreduce_direct.h"
 #include "ops/allreduce_oneshot.h"
@@ -8,6 +10,23 @@
 #include "ops/broadcast.h"
 
 namespace kolo::internal {
+
+namespace {
+
+// Starts an operation; without the memory for it, it fails as an operation.
+template <typename Started, typename... Arguments>
+Operation& start(Started& operation, const Arguments&... arguments) {
+  try {
+    operation.start(arguments...);
+  } catch (const std::bad_alloc&) {
+    operation.fail(
+        resource_error("no memory for the staging of a collective; free some, or lower the fusion "
+                       "threshold"));
+  }
+  return operation;
+}
+
+}  // namespace
 
 struct OperationSet::Members {
   AllreduceOneshot oneshot;
@@ -28,32 +47,24 @@ Operation& OperationSet::start_allreduce(Algorithm algorithm, const Communicator
   if (communicator.size == 1) algorithm = Algorithm::kOneshot;
   switch (algorithm) {
     case Algorithm::kOneshot: break;
-    case Algorithm::kDirect:
-      members_->direct.start(communicator, pieces, dtype, op);
-      return members_->direct;
-    case Algorithm::kRing:
-      members_->ring.start(communicator, pieces, dtype, op);
-      return members_->ring;
+    case Algorithm::kDirect: return start(members_->direct, communicator, pieces, dtype, op);
+    case Algorithm::kRing: return start(members_->ring, communicator, pieces, dtype, op);
   }
-  members_->oneshot.start(communicator, pieces, dtype, op);
-  return members_->oneshot;
+  return start(members_->oneshot, communicator, pieces, dtype, op);
 }
 
 Operation& OperationSet::start_allgather(const Communicator& communicator, const void* input,
                                          void* output, std::size_t input_bytes) {
-  members_->allgather.start(communicator, input, output, input_bytes);
-  return members_->allgather;
+  return start(members_->allgather, communicator, input, output, input_bytes);
 }
 
 Operation& OperationSet::start_broadcast(const Communicator& communicator, int root,
                                          const void* input, void* output, std::size_t bytes) {
-  members_->broadcast.start(communicator, root, input, output, bytes);
-  return members_->broadcast;
+  return start(members_->broadcast, communicator, root, input, output, bytes);
 }
 
 Operation& OperationSet::start_barrier(const Communicator& communicator) {
-  members_->barrier.start(communicator);
-  return members_->barrier;
+  return start(members_->barrier, communicator);
 }
 
 }  // namespace kolo::internal

@@ -2,7 +2,8 @@
 // each start_...() returns the operation that it has started.
 //
 // At most one operation of a set is in progress at a time. Argument errors are not looked for here
-// (core/validate does that); a broken assumption is a Bug.
+// (core/validate does that); a broken assumption is a Bug. When memory runs out in a start, the
+// operation's advance() returns RESOURCE.
 // Threads: one at a time. Owns all staging, the fusion buffer included: bounded but for the latter,
 // which grows to the largest fused group seen.
 #pragma once

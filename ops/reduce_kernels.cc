@@ -40,8 +40,8 @@ void AlignedDelete::operator()(std::byte* memory) const {
 }
 
 AlignedBytes allocate_aligned(std::size_t bytes) {
-  return AlignedBytes(static_cast<std::byte*>(
-      ::operator new[](bytes, std::align_val_t{kReduceScratchAlign})));
+  return AlignedBytes(
+      static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kReduceScratchAlign})));
 }
 
 }  // namespace kolo::internal

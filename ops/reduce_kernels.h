@@ -66,8 +66,7 @@ enum class KernelVariant { kPortable, kAvx2 };
 [[nodiscard]] bool kernel_variant_runs(KernelVariant variant);
 [[nodiscard]] KernelVariant best_kernel_variant();
 // can_reduce(dtype, op) must hold.
-[[nodiscard]] const ReduceKernel& reduce_kernel(DataType dtype, ReduceOp op,
-                                                KernelVariant variant);
+[[nodiscard]] const ReduceKernel& reduce_kernel(DataType dtype, ReduceOp op, KernelVariant variant);
 [[nodiscard]] const ReduceKernel& reduce_kernel(DataType dtype, ReduceOp op);
 
 struct AlignedDelete {

@@ -39,16 +39,14 @@ template <> struct StorageOf<DataType::kFloat64> { using type = double; };
 template <> struct StorageOf<DataType::kBool> { using type = std::uint8_t; };
 // clang-format on
 
-constexpr bool is_half(DataType d) {
-  return d == DataType::kFloat16 || d == DataType::kBfloat16;
-}
+constexpr bool is_half(DataType d) { return d == DataType::kFloat16 || d == DataType::kBfloat16; }
 
 // Wide enough that the sum of 2^31 contributions cannot overflow.
 template <typename Integer>
-using WideOf = std::conditional_t<
-    sizeof(Integer) == 8,
-    std::conditional_t<std::is_signed_v<Integer>, __int128, unsigned __int128>,
-    std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>>;
+using WideOf =
+    std::conditional_t<sizeof(Integer) == 8,
+                       std::conditional_t<std::is_signed_v<Integer>, __int128, unsigned __int128>,
+                       std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>>;
 
 template <DataType D, ReduceOp O>
 struct Traits {
@@ -57,10 +55,10 @@ struct Traits {
   static constexpr bool kBool = D == DataType::kBool;
   static constexpr bool kFloating = kHalf || std::is_floating_point_v<Storage>;
   static constexpr bool kWide = !kFloating && !kBool && O == ReduceOp::kAvg;
-  using Acc = std::conditional_t<
-      kHalf, float,
-      typename std::conditional_t<kWide, std::type_identity<WideOf<Storage>>,
-                                  std::type_identity<Storage>>::type>;
+  using Acc =
+      std::conditional_t<kHalf, float,
+                         typename std::conditional_t<kWide, std::type_identity<WideOf<Storage>>,
+                                                     std::type_identity<Storage>>::type>;
   static constexpr std::size_t kBlock = kReduceBlockBytes / sizeof(Acc);
 };
 
@@ -196,8 +194,8 @@ KOLO_ALWAYS_INLINE void write_block(std::byte* out, std::size_t count, const Fin
     } else if constexpr (T::kHalf) {
       store_raw<typename T::Acc>(out, i, finish<T, O>(value(i), by));
     } else {
-      store_raw<typename T::Storage>(
-          out, i, static_cast<typename T::Storage>(finish<T, O>(value(i), by)));
+      store_raw<typename T::Storage>(out, i,
+                                     static_cast<typename T::Storage>(finish<T, O>(value(i), by)));
     }
   }
 }
@@ -250,8 +248,7 @@ class BlockReducer {
   using T = Traits<D, O>;
   using Leaf = std::conditional_t<T::kHalf, PartialSource<T>, TensorSource<T>>;
 
-  explicit BlockReducer(const ReduceCall& call)
-      : call_(call), by_(make_finish<T>(call.scale)) {}
+  explicit BlockReducer(const ReduceCall& call) : call_(call), by_(make_finish<T>(call.scale)) {}
 
   void run(std::size_t first, std::size_t count) {
     first_ = first;
@@ -289,14 +286,14 @@ class BlockReducer {
         const PartialSource<T> right{top};
         top -= kReduceBlockBytes;
         const PartialSource<T> left{top};
-        return write<kFinal>(
-            top, [=](std::size_t i) { return combine<T, O>(left.at(i), right.at(i)); });
+        return write<kFinal>(top,
+                             [=](std::size_t i) { return combine<T, O>(left.at(i), right.at(i)); });
       }
       case Step::Kind::kCombineLeaf: {
         const PartialSource<T> left{top};
         const Leaf a = leaf(step.a, 0);
-        return write<kFinal>(
-            top, [=](std::size_t i) { return combine<T, O>(left.at(i), a.at(i)); });
+        return write<kFinal>(top,
+                             [=](std::size_t i) { return combine<T, O>(left.at(i), a.at(i)); });
       }
     }
   }
@@ -347,8 +344,8 @@ void reduce(const ReduceCall& call) {
 
 // The ring's steps share one shape: operands from a tensor and a partial, block by block.
 template <DataType D, ReduceOp O, bool kFold, bool kFinal>
-void ring_step(const std::byte* partial, const std::byte* input, std::byte* out,
-               std::size_t count, const ReduceScale& scale) {
+void ring_step(const std::byte* partial, const std::byte* input, std::byte* out, std::size_t count,
+               const ReduceScale& scale) {
   using T = Traits<D, O>;
   using Acc = typename T::Acc;
   const Finish<T> by = make_finish<T>(scale);
@@ -379,14 +376,12 @@ void ring_step(const std::byte* partial, const std::byte* input, std::byte* out,
 }
 
 template <DataType D, ReduceOp O>
-void lift(const std::byte* input, std::byte* partial, std::size_t count,
-          const ReduceScale& scale) {
+void lift(const std::byte* input, std::byte* partial, std::size_t count, const ReduceScale& scale) {
   ring_step<D, O, false, false>(nullptr, input, partial, count, scale);
 }
 
 template <DataType D, ReduceOp O>
-void fold(std::byte* partial, const std::byte* input, std::size_t count,
-          const ReduceScale& scale) {
+void fold(std::byte* partial, const std::byte* input, std::size_t count, const ReduceScale& scale) {
   ring_step<D, O, true, false>(partial, input, partial, count, scale);
 }
 

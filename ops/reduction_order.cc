@@ -106,8 +106,7 @@ void ReductionOrder::fuse() {
       fused_.push_back({.kind = Kind::kPair, .a = left.a, .b = right.a});
     } else if (left.kind == Kind::kPair && right.kind == Kind::kPair) {
       fused_.resize(n - 2);
-      fused_.push_back(
-          {.kind = Kind::kQuad, .a = left.a, .b = left.b, .c = right.a, .d = right.b});
+      fused_.push_back({.kind = Kind::kQuad, .a = left.a, .b = left.b, .c = right.a, .d = right.b});
     } else if (right.kind == Kind::kLeaf) {
       fused_.back() = {.kind = Kind::kCombineLeaf, .a = right.a};
     } else {

@@ -32,10 +32,8 @@ void TensorGroup::start(std::span<const Piece> pieces, DataType dtype, ReduceOp 
 
 void TensorGroup::add_run(std::size_t piece, Range of_piece) {
   if (of_piece.count == 0) return;
-  runs_.push_back({.begin = elements_,
-                   .count = of_piece.count,
-                   .piece = piece,
-                   .piece_begin = of_piece.begin});
+  runs_.push_back(
+      {.begin = elements_, .count = of_piece.count, .piece = piece, .piece_begin = of_piece.begin});
   elements_ += of_piece.count;
 }
 
@@ -130,8 +128,7 @@ void TensorGroup::reduce_run(const Run& run, Range part, Range range,
   kernel_->reduce(call);
 }
 
-void TensorGroup::reduce(Range range, std::span<const std::byte* const> inputs,
-                         std::byte* output) {
+void TensorGroup::reduce(Range range, std::span<const std::byte* const> inputs, std::byte* output) {
   for_runs(range, [&](const Run& run, Range part) {
     reduce_run(run, part, range, inputs, output + (part.begin - range.begin) * element_bytes_);
   });

@@ -97,8 +97,8 @@ class TensorGroup {
   template <typename Fn>
   void for_runs(Range range, const Fn& fn) const;
   [[nodiscard]] ReduceScale scale_of(const Run& run) const;
-  void reduce_run(const Run& run, Range part, Range range,
-                  std::span<const std::byte* const> inputs, std::byte* output);
+  void reduce_run(const Run& run, Range part, Range range, std::span<const std::byte* const> inputs,
+                  std::byte* output);
 
   std::vector<Piece> pieces_;
   std::vector<Run> runs_;      // in the order of the line; no empty ones

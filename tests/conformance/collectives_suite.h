@@ -49,7 +49,9 @@ class World {
     std::vector<Operation*> operations(n);
     std::vector<std::optional<Status>> ends(n);
     const bool over = drive_until(
-        [&] { return std::all_of(ends.begin(), ends.end(), [](auto& e) { return e.has_value(); }); },
+        [&] {
+          return std::all_of(ends.begin(), ends.end(), [](auto& e) { return e.has_value(); });
+        },
         [&] {
           const std::size_t r = random_() % n;
           if (ends[r]) return;
@@ -134,8 +136,7 @@ class CollectivesSuite : public testing::TestWithParam<Road> {
     std::vector<std::vector<reference::Bytes>> outputs(pieces);  // [piece][rank]
     for (std::size_t p = 0; p < pieces; ++p) {
       for (std::size_t r = 0; r < n; ++r) {
-        inputs[p].push_back(
-            reference::random_elements(c.dtype, c.pieces[p].count, world.random()));
+        inputs[p].push_back(reference::random_elements(c.dtype, c.pieces[p].count, world.random()));
       }
       outputs[p] = c.in_place ? inputs[p] : std::vector<reference::Bytes>(n);
       for (auto& output : outputs[p]) output.resize(inputs[p][0].size());
@@ -240,7 +241,7 @@ TEST_P(CollectivesSuite, FusedPiecesWithScalesOfTheirOwn) {
         Case c{.algorithm = algorithm,
                .dtype = dtype,
                .op = dtype == DataType::kBool || world.random()() % 2 == 0 ? ReduceOp::kSum
-                                                                         : ReduceOp::kAvg,
+                                                                           : ReduceOp::kAvg,
                .in_place = world.random()() % 2 == 0};
         for (std::size_t p = 0; p < 12; ++p) {
           const std::size_t limit = p == 5 ? 200000 / static_cast<std::size_t>(n) : 300;
@@ -292,8 +293,7 @@ TEST_P(CollectivesSuite, AllgatherInAndOutOfPlace) {
         const auto statuses =
             world.run([&](OperationSet& set, const Communicator& communicator) -> Operation& {
               const auto r = static_cast<std::size_t>(communicator.rank);
-              const std::byte* input =
-                  in_place ? outputs[r].data() + r * bytes : inputs[r].data();
+              const std::byte* input = in_place ? outputs[r].data() + r * bytes : inputs[r].data();
               return set.start_allgather(communicator, input, outputs[r].data(), bytes);
             });
         ASSERT_TRUE(statuses.has_value()) << n << " ranks, " << bytes << " bytes";
@@ -310,8 +310,8 @@ TEST_P(CollectivesSuite, BroadcastFromEveryRoot) {
   for (int n = 1; n <= 9; ++n) {
     World world(GetParam(), layouts(n)[0], kSeed + static_cast<unsigned>(n));
     const auto ranks = static_cast<std::size_t>(n);
-    for (std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{40000},
-                              std::size_t{3000001}}) {
+    for (std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{40000}, std::size_t{3000001}}) {
       for (int root = 0; root < n; ++root) {
         if (bytes > 100000 && (n > 5 || root != n / 2)) continue;
         const bool in_place = world.random()() % 2 == 0;
@@ -325,8 +325,7 @@ TEST_P(CollectivesSuite, BroadcastFromEveryRoot) {
               std::byte* output = outputs[static_cast<std::size_t>(communicator.rank)].data();
               const std::byte* from = in_place ? output : input.data();
               return set.start_broadcast(communicator, root,
-                                         communicator.rank == root ? from : nullptr, output,
-                                         bytes);
+                                         communicator.rank == root ? from : nullptr, output, bytes);
             });
         ASSERT_TRUE(statuses.has_value()) << n << " ranks, root " << root << ", " << bytes;
         for (std::size_t r = 0; r < ranks; ++r) {
@@ -363,12 +362,11 @@ TEST_P(CollectivesSuite, NobodyLeavesABarrierBeforeAllHaveEntered) {
       if (n > 1) {
         EXPECT_EQ(std::count(done.begin(), done.end(), true), 0) << "rank " << late;
       }
-      ASSERT_TRUE(drive_until(
-          [&] { return std::count(done.begin(), done.end(), false) == 0; },
-          [&] {
-            turn(world.random()() % static_cast<std::size_t>(n));
-            world.mesh().idle();
-          }))
+      ASSERT_TRUE(drive_until([&] { return std::count(done.begin(), done.end(), false) == 0; },
+                              [&] {
+                                turn(world.random()() % static_cast<std::size_t>(n));
+                                world.mesh().idle();
+                              }))
           << n << " ranks";
     }
   }
@@ -389,9 +387,9 @@ TEST_P(CollectivesSuite, OperationsFollowOneAnotherWithoutWaiting) {
       Communicator communicator = world.communicator(r);
       communicator.sequence = static_cast<std::uint32_t>(round[r]);
       const Piece piece{.input = values[r].data(), .output = values[r].data(), .count = 3000};
-      operations[r] = &sets[r].start_allreduce(kAlgorithms[static_cast<std::size_t>(round[r]) % 3],
-                                               communicator, {&piece, 1}, DataType::kFloat32,
-                                               ReduceOp::kSum);
+      operations[r] =
+          &sets[r].start_allreduce(kAlgorithms[static_cast<std::size_t>(round[r]) % 3],
+                                   communicator, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum);
     }
     const Result<Progress> progress = operations[r]->advance();
     ASSERT_TRUE(progress.is_ok()) << progress.status().to_string();

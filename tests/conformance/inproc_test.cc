@@ -22,8 +22,7 @@ Road plain() {
 
 Road faulty() {
   return {.name = "Faulty", .make = [](int size, std::uint64_t seed) {
-            return make_mesh(size,
-                             {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
+            return make_mesh(size, {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
           }};
 }
 

@@ -53,9 +53,8 @@ void visit(DataType dtype, const Fn& fn) {
 
 // The type in which values are combined: 16-bit floats in f32, integers and bools exactly.
 template <typename T>
-using Work = std::conditional_t<
-    std::is_same_v<T, Half16> || std::is_same_v<T, Brain16>, float,
-    std::conditional_t<std::is_floating_point_v<T>, T, __int128>>;
+using Work = std::conditional_t<std::is_same_v<T, Half16> || std::is_same_v<T, Brain16>, float,
+                                std::conditional_t<std::is_floating_point_v<T>, T, __int128>>;
 
 template <typename T>
 Work<T> decode(T raw, double prescale) {
@@ -191,8 +190,7 @@ inline Bytes allreduce(const Allreduce& what, const std::vector<Bytes>& inputs) 
       }
       const Work<T> sum = what.ring ? around<T>(what.op, values, count, i)
                                     : canonical<T>(what.op, values, what.host_index);
-      const T out =
-          encode<T>(what.op, sum, static_cast<int>(inputs.size()), what.postscale);
+      const T out = encode<T>(what.op, sum, static_cast<int>(inputs.size()), what.postscale);
       std::memcpy(result.data() + i * sizeof(T), &out, sizeof(T));
     }
   });

@@ -20,7 +20,7 @@ Mesh make_mesh(int size, std::uint64_t) {
   return mesh;
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, CollectivesSuite, 
+INSTANTIATE_TEST_SUITE_P(Tcp, CollectivesSuite,
                          testing::Values(Road{"Loopback", make_mesh, /*sampled=*/true}),
                          [](const auto& test) { return test.param.name; });
 

@@ -43,15 +43,15 @@ struct TransferQueue {
 
 // One end of a channel: what it has posted, what it has seen.
 struct End {
-  TransferQueue sends;           // not yet (wholly) taken by the peer
-  TransferQueue taken;           // taken by the peer; this end still has to set `done`
-  TransferQueue receives;        // without a message so far
-  Transfer* receiving = nullptr; // the receive that the peer's head send is flowing into
-  std::size_t moved_bytes = 0;   // of the peer's head send
-  bool finishing = false;        // finish() was called
-  bool end_delivered = false;    // ... and the peer has seen it
-  bool gone = false;             // destroyed or killed
-  Status broken;                 // the error of every later advance()
+  TransferQueue sends;            // not yet (wholly) taken by the peer
+  TransferQueue taken;            // taken by the peer; this end still has to set `done`
+  TransferQueue receives;         // without a message so far
+  Transfer* receiving = nullptr;  // the receive that the peer's head send is flowing into
+  std::size_t moved_bytes = 0;    // of the peer's head send
+  bool finishing = false;         // finish() was called
+  bool end_delivered = false;     // ... and the peer has seen it
+  bool gone = false;              // destroyed or killed
+  Status broken;                  // the error of every later advance()
   ChannelCounters counters;
 };
 
@@ -240,8 +240,8 @@ class InprocChannel final : public Channel {
                               std::to_string(mine_.receiving->bytes) + " were expected";
     break_end(mine_, Status(StatusCode::kInternal,
                             "rank " + std::to_string(peer_) + " sent a message of " + sizes));
-    break_end(theirs_, peer_lost("rank " + std::to_string(self_) +
-                                 " refused a message of " + sizes));
+    break_end(theirs_,
+              peer_lost("rank " + std::to_string(self_) + " refused a message of " + sizes));
     return false;
   }
 

@@ -38,8 +38,8 @@ struct InprocControlNetwork::Shared {
   }
 
   [[nodiscard]] int leader(int rank) const {
-    const auto first = std::find(host_index.begin(), host_index.end(),
-                                 host_index[static_cast<std::size_t>(rank)]);
+    const auto first =
+        std::find(host_index.begin(), host_index.end(), host_index[static_cast<std::size_t>(rank)]);
     return static_cast<int>(first - host_index.begin());
   }
   [[nodiscard]] bool linked(int a, int b) const {
@@ -81,8 +81,8 @@ class InprocControlLink final : public ControlLink {
   Status send(int rank, std::string_view frame) override {
     if (frame.size() > kMaxFrameBytes) {
       return resource_error("a control frame of " + std::to_string(frame.size()) +
-                            " bytes for rank " + std::to_string(rank) +
-                            " is over the limit of " + std::to_string(kMaxFrameBytes));
+                            " bytes for rank " + std::to_string(rank) + " is over the limit of " +
+                            std::to_string(kMaxFrameBytes));
     }
     if (rank < 0 || rank >= shared_->size || !shared_->linked(self_, rank) || finishing_) {
       return peer_lost("rank " + std::to_string(self_) + " has no control link to rank " +

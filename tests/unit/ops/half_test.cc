@@ -92,8 +92,8 @@ TEST(Bfloat16, NarrowsToTheNearestTiesToEven) {
   std::mt19937 random(4712);
   for (int i = 0; i < 2000000; ++i) {
     auto bits = static_cast<std::uint32_t>(random());
-    if (i % 4 == 0) bits = (bits & 0xffff0000u) | 0x8000u;                  // halfway
-    if (i % 4 == 1) bits = bits & 0x807fffffu;  // subnormal
+    if (i % 4 == 0) bits = (bits & 0xffff0000u) | 0x8000u;  // halfway
+    if (i % 4 == 1) bits = bits & 0x807fffffu;              // subnormal
     const float value = float_of_bits(bits);
     if (std::isnan(value)) {
       ASSERT_GT(narrow_bf16(value) & 0x7fff, 0x7f80);

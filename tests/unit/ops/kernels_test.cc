@@ -129,8 +129,7 @@ TEST(ReduceKernels, AllAlignmentsAndCountsGiveTheSameBits) {
         std::vector<Bytes> inputs = whole;
         for (Bytes& input : inputs) input.resize(count * element_bytes(dtype));
         for (KernelVariant variant : variants()) {
-          const Bytes actual =
-              run_kernel(variant, dtype, op, order, inputs, {}, misalignment);
+          const Bytes actual = run_kernel(variant, dtype, op, order, inputs, {}, misalignment);
           ASSERT_TRUE(std::equal(actual.begin(), actual.end(), expected.begin()))
               << kind_text(dtype, op) << " n=" << n << " off by " << misalignment;
         }

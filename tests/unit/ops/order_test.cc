@@ -54,8 +54,7 @@ TEST(ReductionOrder, OneHostIsTheBalancedTreeWithTheLargerPowerOfTwoOnTheLeft) {
   EXPECT_EQ(tree_of({0, 0, 0, 0}), "((0 1) (2 3))");
   EXPECT_EQ(tree_of({0, 0, 0, 0, 0}), "(((0 1) (2 3)) 4)");
   EXPECT_EQ(tree_of({0, 0, 0, 0, 0, 0, 0}), "(((0 1) (2 3)) ((4 5) 6))");
-  EXPECT_EQ(tree_of(std::vector<int>(9, 0)),
-            "((((0 1) (2 3)) ((4 5) (6 7))) 8)");
+  EXPECT_EQ(tree_of(std::vector<int>(9, 0)), "((((0 1) (2 3)) ((4 5) (6 7))) 8)");
 }
 
 TEST(ReductionOrder, HostsAreSummedFirstThenCombined) {

@@ -63,8 +63,7 @@ void run_ranks(int size, const InprocFaults& faults, const Body& body) {
       const auto channels = std::move(network.channels(rank)[0]);
       std::vector<Channel*> row;
       for (const auto& channel : channels) row.push_back(channel.get());
-      const Communicator communicator{
-          .rank = rank, .size = size, .channels = row, .order = &order};
+      const Communicator communicator{.rank = rank, .size = size, .channels = row, .order = &order};
       body(communicator, bells[static_cast<std::size_t>(rank)], network);
       for (Channel* channel : row) {
         if (channel != nullptr) channel->finish();

@@ -43,7 +43,8 @@ class Warm : public testing::Test {
   Warm() : network_(kRanks) {
     for (int rank = 0; rank < kRanks; ++rank) {
       channels_.push_back(std::move(network_.channels(rank)[0]));
-      for (auto& channel : channels_.back()) rows_[static_cast<std::size_t>(rank)].push_back(channel.get());
+      for (auto& channel : channels_.back())
+        rows_[static_cast<std::size_t>(rank)].push_back(channel.get());
     }
   }
 
@@ -112,8 +113,9 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
       auto& mine = data[static_cast<std::size_t>(c.rank)];
       return set.start_broadcast(c, 1, mine.data(), mine.data(), mine.size() * 2);
     });
-    total += allocations_of(
-        [](OperationSet& set, const Communicator& c) -> Operation& { return set.start_barrier(c); });
+    total += allocations_of([](OperationSet& set, const Communicator& c) -> Operation& {
+      return set.start_barrier(c);
+    });
     return total;
   };
   EXPECT_GT(all(), 0) << "the counter counts";
