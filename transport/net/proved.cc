@@ -126,8 +126,7 @@ void ProvingAcceptor::prove(tcp::socket socket) {
 
 ProvingConnector::ProvingConnector(asio::io_context& io, std::vector<tcp::endpoint> endpoints,
                                    Options options, MakeHandshake make, Done done)
-    : io_(io),
-      endpoints_(std::move(endpoints)),
+    : endpoints_(std::move(endpoints)),
       options_(options),
       make_(std::move(make)),
       done_(std::move(done)),

@@ -108,7 +108,6 @@ class ProvingConnector : public std::enable_shared_from_this<ProvingConnector> {
   void proved(const Status& status, std::optional<ProvedConnection> connection);
   void endpoint_failed(Status status, bool final);
 
-  asio::io_context& io_;
   std::vector<tcp::endpoint> endpoints_;
   Options options_;
   MakeHandshake make_;
