@@ -288,6 +288,9 @@ Status JobContext::test(RequestId id, bool& done) {
   Result<RequestPtr> request = find(id);
   if (!request) return request.status();
   if ((*request)->phase == RequestState::Phase::kRunning) driver_.drive_once();
+  if ((*request)->phase == RequestState::Phase::kRunning) {  // no wait: fine in a callback, too
+    return {StatusCode::kInProgress, "the operation goes on"};
+  }
   return wait(id, 0ns, done);
 }
 
