@@ -21,8 +21,10 @@ struct RawAddress {
 RawAddress parse_address(std::string_view text) {
   RawAddress raw;
   const std::string copy(text);
-  if (inet_pton(AF_INET, copy.c_str(), raw.bytes.data()) == 1) raw.bits = 32;
-  else if (inet_pton(AF_INET6, copy.c_str(), raw.bytes.data()) == 1) raw.bits = 128;
+  if (inet_pton(AF_INET, copy.c_str(), raw.bytes.data()) == 1)
+    raw.bits = 32;
+  else if (inet_pton(AF_INET6, copy.c_str(), raw.bytes.data()) == 1)
+    raw.bits = 128;
   return raw;
 }
 
@@ -147,7 +149,8 @@ Result<std::vector<std::string>> select_addresses(const std::vector<HostAddress>
   if (chosen.empty()) {
     return invalid_argument("host " + std::string(host) +
                             " has no address that other hosts could reach (it has " +
-                            describe(present) + "); bring up an interface, or choose one with "
+                            describe(present) +
+                            "); bring up an interface, or choose one with "
                             "--network-interfaces");
   }
   std::vector<std::string> addresses;

@@ -19,7 +19,6 @@ std::vector<HostAddress> list_addresses();
 // Empty: everything but loopback, and without container bridges where others are left. Loopback
 // is taken only where named. Errors name the selector, `host` and what is there.
 Result<std::vector<std::string>> select_addresses(const std::vector<HostAddress>& present,
-                                                  std::string_view selector,
-                                                  std::string_view host);
+                                                  std::string_view selector, std::string_view host);
 
 }  // namespace kolo::internal

@@ -48,17 +48,18 @@ class Agent final : public MeetingBackend {
  public:
   explicit Agent(Environment environment)
       : environment_(std::move(environment)),
-        link_(io_, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)), UniqueFd(::fcntl(1, F_DUPFD_CLOEXEC, 3)),
-              "", {[this](std::string_view frame) { on_frame(frame); },
-                   [this](const Status&) { die(); }, [this] { on_drained(); }}),
+        link_(io_, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)),
+              UniqueFd(::fcntl(1, F_DUPFD_CLOEXEC, 3)), "",
+              {[this](std::string_view frame) { on_frame(frame); },
+               [this](const Status&) { die(); }, [this] { on_drained(); }}),
         signals_(io_, SIGCHLD, SIGTERM, SIGHUP),
         kill_timer_(io_),
         poll_timer_(io_) {}
 
   int run() {
     link_.send_raw(std::string(kAgentGreeting));
-    link_.send(encode(FromAgent(AgentHello{kAgentProtocolVersion, KOLO_VERSION,
-                                           list_addresses()})));
+    link_.send(
+        encode(FromAgent(AgentHello{kAgentProtocolVersion, KOLO_VERSION, list_addresses()})));
     link_.start();
     wait_for_signal();
     io_.run();
@@ -86,9 +87,12 @@ class Agent final : public MeetingBackend {
   void on_frame(std::string_view frame) {
     auto message = decode_to_agent(frame);
     if (!message) return give_up(message.status().text());
-    if (auto* job = std::get_if<StartJob>(&*message)) start(*job);
-    else if (auto* answer = std::get_if<DeliverAnswer>(&*message)) deliver(*answer);
-    else on_signal(std::get<SendSignal>(*message));
+    if (auto* job = std::get_if<StartJob>(&*message))
+      start(*job);
+    else if (auto* answer = std::get_if<DeliverAnswer>(&*message))
+      deliver(*answer);
+    else
+      on_signal(std::get<SendSignal>(*message));
   }
 
   void give_up(const std::string& text) {
@@ -138,7 +142,8 @@ class Agent final : public MeetingBackend {
     if (child.error_number != 0) {
       auto why = explain_exec_error(job.arguments[0], child.error_number);
       if (child.in_directory) {
-        why = {126, "cannot enter the directory '" + job.directory + "' there; give one with --wdir"};
+        why = {126,
+               "cannot enter the directory '" + job.directory + "' there; give one with --wdir"};
       }
       report_unstarted(rank.rank, why);
       return false;
@@ -151,7 +156,8 @@ class Agent final : public MeetingBackend {
   }
 
   void report_unstarted(int rank, const ProgramCheck& why) {
-    link_.send(encode(FromAgent(RankExited{rank, why.exit_code << 8, clock_.now(), Nanos(0), false, why.error})));
+    link_.send(encode(
+        FromAgent(RankExited{rank, why.exit_code << 8, clock_.now(), Nanos(0), false, why.error})));
   }
 
   // ---- output

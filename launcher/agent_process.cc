@@ -85,8 +85,10 @@ void AgentProcess::lose_patience_soon() {
 
 void AgentProcess::hold_back(bool hold) {
   if (!link_ || link_ended_) return;
-  if (hold) link_->pause();
-  else link_->resume();
+  if (hold)
+    link_->pause();
+  else
+    link_->resume();
 }
 
 void AgentProcess::read_complaints() {

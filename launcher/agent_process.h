@@ -39,9 +39,9 @@ class AgentProcess {
   // Errors name the host and the cure. On OK `gone` will come one day.
   Status start(const JobPlan& plan);
   void send(const ToAgent& message);
-  void hang_up();           // it ends, and its ranks with it; killed if it does not
+  void hang_up();             // it ends, and its ranks with it; killed if it does not
   void hold_back(bool hold);  // stop reading from it, or go on
-  void try_reap();          // after SIGCHLD
+  void try_reap();            // after SIGCHLD
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] Road road() const { return road_; }

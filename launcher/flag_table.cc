@@ -165,8 +165,8 @@ constexpr auto kMaybe = FlagArgument::kOptional;
 constexpr auto kPair = FlagArgument::kTwo;
 
 constexpr FlagRow kRows[] = {
-    {FlagGroup::kRanks, "n|np|num-proc", kOne, "N",
-     "how many ranks; 'auto' is one per slot", set_ranks},
+    {FlagGroup::kRanks, "n|np|num-proc", kOne, "N", "how many ranks; 'auto' is one per slot",
+     set_ranks},
     {FlagGroup::kRanks, "ppn|slots-per-host", kOne, "N", "ranks on each host, whatever its slots",
      [](LaunchOptions& o, Text v, Text) {
        return set_count(o.ranks_per_host, "-ppn", "ranks per host", v, 1, kMaxRanks);
@@ -178,10 +178,10 @@ constexpr FlagRow kRows[] = {
      set_text<&LaunchOptions::hosts>},
     {FlagGroup::kHosts, "f|hostfile|machinefile", kOne, "FILE",
      "lines 'a slots=4', 'a:4' or 'a'; # comments", set_text<&LaunchOptions::hostfile>},
-    {FlagGroup::kHosts, "launcher", kOne, "HOW",
-     "ssh, or fork: all hosts are this machine", set_remote},
-    {FlagGroup::kHosts, "launcher-exec", kOne, "CMD",
-     "run 'CMD host command...' instead of ssh", set_remote_command},
+    {FlagGroup::kHosts, "launcher", kOne, "HOW", "ssh, or fork: all hosts are this machine",
+     set_remote},
+    {FlagGroup::kHosts, "launcher-exec", kOne, "CMD", "run 'CMD host command...' instead of ssh",
+     set_remote_command},
     {FlagGroup::kHosts, "p|ssh-port", kOne, "PORT", "port of the ssh servers",
      [](LaunchOptions& o, Text v, Text) {
        int port = 0;
@@ -194,10 +194,9 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kHosts, "agent-path", kOne, "PATH", "kolorun on the other hosts (same as here)",
      set_text<&LaunchOptions::agent_path>},
     {FlagGroup::kHosts, "network-interfaces|network-interface|iface", kOne, "LIST",
-     "eth0,ib0 or ^docker0 or 10.1.0.0/16",
-     set_text<&LaunchOptions::interfaces>},
-    {FlagGroup::kHosts, "rendezvous-port", kOne, "PORT",
-     "loopback port of each agent (any)", set_port},
+     "eth0,ib0 or ^docker0 or 10.1.0.0/16", set_text<&LaunchOptions::interfaces>},
+    {FlagGroup::kHosts, "rendezvous-port", kOne, "PORT", "loopback port of each agent (any)",
+     set_port},
     {FlagGroup::kHosts, "start-timeout", kOne, "S", "seconds until all must have met (60)",
      set_start_timeout},
 
@@ -206,8 +205,8 @@ constexpr FlagRow kRows[] = {
      add_assignment},
 
     {FlagGroup::kOutput, "l|prepend-rank", kNo, "", "the same as --label=rank", set_label},
-    {FlagGroup::kOutput, "label", kMaybe, "HOW",
-     "rank '[3] ' (default), stream or none", set_label},
+    {FlagGroup::kOutput, "label", kMaybe, "HOW", "rank '[3] ' (default), stream or none",
+     set_label},
     {FlagGroup::kOutput, "output-filename", kOne, "DIR", "also write DIR/rank.N/{stdout,stderr}",
      set_text<&LaunchOptions::output_directory>},
     {FlagGroup::kOutput, "verbose", kNo, "", "say what is started where",
@@ -216,8 +215,7 @@ constexpr FlagRow kRows[] = {
        return Status::ok();
      }},
 
-    {FlagGroup::kFailure, "grace|kill-grace", kOne, "S",
-     "seconds between SIGTERM and SIGKILL (10)",
+    {FlagGroup::kFailure, "grace|kill-grace", kOne, "S", "seconds between SIGTERM and SIGKILL (10)",
      [](LaunchOptions& o, Text v, Text) { return set_seconds(o.grace, "--grace", v); }},
 
     {FlagGroup::kTuning, "algorithm", kOne, "NAME", "auto, direct, ring, ...",
@@ -257,10 +255,8 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kTuning, "stall-check", kNo, "", "", accepted},
     {FlagGroup::kTuning, "gloo|mpi", kNo, "", "", accepted},
     {FlagGroup::kTuning, "autotune|no-autotune", kNo, "", "", accepted},
-    {FlagGroup::kTuning, "hierarchical-allreduce|no-hierarchical-allreduce", kNo, "", "",
-     accepted},
-    {FlagGroup::kTuning, "hierarchical-allgather|no-hierarchical-allgather", kNo, "", "",
-     accepted},
+    {FlagGroup::kTuning, "hierarchical-allreduce|no-hierarchical-allreduce", kNo, "", "", accepted},
+    {FlagGroup::kTuning, "hierarchical-allgather|no-hierarchical-allgather", kNo, "", "", accepted},
 
     {FlagGroup::kInformation, "h|help", kNo, "", "this text", set_action<Action::kHelp>},
     {FlagGroup::kInformation, "version", kNo, "", "the version of kolo",

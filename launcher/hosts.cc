@@ -31,9 +31,10 @@ Status check_name(std::string_view name, std::string_view entry) {
   if (name.empty()) return invalid_argument("host " + quoted(entry) + " has no name");
   // A name that starts with '-' would be taken for an option by ssh.
   const bool strange = name.front() == '-' || std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '"' || c == '\'' ||
-           c == '\\' || c == ';' || c == '&' || c == '|' || c == '$' || c == '`' || c == '/';
-  });
+                         return static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '"' ||
+                                c == '\'' || c == '\\' || c == ';' || c == '&' || c == '|' ||
+                                c == '$' || c == '`' || c == '/';
+                       });
   if (strange) return invalid_argument(quoted(entry) + " is not the name of a host");
   return Status::ok();
 }
@@ -76,8 +77,8 @@ Result<Host> parse_entry(std::string_view entry) {
 }
 
 Status add_host(std::vector<Host>& hosts, Host host) {
-  const auto same = std::find_if(hosts.begin(), hosts.end(),
-                                 [&](const Host& h) { return h.name == host.name; });
+  const auto same =
+      std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == host.name; });
   if (same == hosts.end()) {
     hosts.push_back(std::move(host));
   } else if (same->slots + host.slots > kMaxRanks) {

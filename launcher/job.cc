@@ -44,7 +44,8 @@ class Job {
         signals_(io_),
         start_timer_(io_),
         end_timer_(io_),
-        queue_(io_, [this] { hold_back_agents(); }, [this](int fd) { on_closed(fd); }),
+        queue_(
+            io_, [this] { hold_back_agents(); }, [this](int fd) { on_closed(fd); }),
         output_(plan_.options, plan_.placement.size, plan_.colour, queue_),
         desk_(io_, plan_.placement.size, plan_.options.start_timeout,
               [this](std::size_t host, DeliverAnswer answer) {
@@ -81,10 +82,9 @@ class Job {
     for (std::size_t i = 0; i < plan_.placement.hosts.size(); ++i) {
       auto agent = std::make_unique<AgentProcess>(
           io_, plan_.placement.hosts[i].host,
-          AgentProcess::Events{
-              [this, i](FromAgent message) { on_message(i, std::move(message)); },
-              [this](const std::string& line) { say(line); },
-              [this, i](const std::string& why) { on_gone(i, why); }});
+          AgentProcess::Events{[this, i](FromAgent message) { on_message(i, std::move(message)); },
+                               [this](const std::string& line) { say(line); },
+                               [this, i](const std::string& why) { on_gone(i, why); }});
       KOLO_RETURN_IF_ERROR(agent->start(plan_));
       agents_.push_back(std::move(agent));
       if (plan_.options.verbose) say(describe_start(i));
@@ -123,8 +123,7 @@ class Job {
     const std::size_t hosts = agents_.size();
     std::vector<std::string> addresses(hosts, "127.0.0.1");
     for (std::size_t i = 0; hosts > 1 && i < hosts; ++i) {
-      auto chosen = select_addresses(agents_[i]->addresses, plan_.options.interfaces,
-                                     host_name(i));
+      auto chosen = select_addresses(agents_[i]->addresses, plan_.options.interfaces, host_name(i));
       if (!chosen) return chosen.status();
       addresses[i].clear();
       for (const std::string& a : *chosen) addresses[i] += (addresses[i].empty() ? "" : ",") + a;
@@ -250,8 +249,10 @@ class Job {
     if (std::exchange(ending_, true)) return;
     start_timer_.cancel();
     for (const auto& agent : agents_) {
-      if (!started_) agent->hang_up();
-      else agent->send(ToAgent(SendSignal{SIGTERM, true, grace_ms()}));
+      if (!started_)
+        agent->hang_up();
+      else
+        agent->send(ToAgent(SendSignal{SIGTERM, true, grace_ms()}));
     }
     limit_the_end();
   }
@@ -306,8 +307,10 @@ class Job {
   void wait_for_signal() {
     signals_.async_wait([this](const error_code& error, int number) {
       if (error) return;
-      if (number == SIGCHLD) reap();
-      else forward(number);
+      if (number == SIGCHLD)
+        reap();
+      else
+        forward(number);
       wait_for_signal();
     });
   }
@@ -316,9 +319,8 @@ class Job {
     // Agents first: while one of theirs is not reaped, its number cannot belong to a stranger.
     for (const auto& agent : agents_) agent->try_reap();
     for (const pid_t child : list_children()) {
-      const bool is_agent = std::any_of(agents_.begin(), agents_.end(), [&](const auto& agent) {
-        return agent->pid() == child;
-      });
+      const bool is_agent = std::any_of(agents_.begin(), agents_.end(),
+                                        [&](const auto& agent) { return agent->pid() == child; });
       if (!is_agent) ::waitpid(child, nullptr, WNOHANG);
     }
   }
@@ -367,9 +369,9 @@ class Job {
   MeetingDesk desk_;
   std::vector<std::unique_ptr<AgentProcess>> agents_;  // one per host, same index
   std::vector<pid_t> pids_ = std::vector<pid_t>(static_cast<std::size_t>(plan_.placement.size));
-  std::vector<RankEnd> ends_;  // times are the agents' own until conclude()
+  std::vector<RankEnd> ends_;           // times are the agents' own until conclude()
   std::vector<std::size_t> end_hosts_;  // same index
-  std::string failure_;  // kolorun's own
+  std::string failure_;                 // kolorun's own
   Nanos failure_time_{};
   int early_signal_ = 0;  // ended the job before or beside its ranks
   bool started_ = false;  // the agents have been told to start ranks

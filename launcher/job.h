@@ -17,10 +17,10 @@ struct JobPlan {
   LaunchOptions options;
   Placement placement;
   JobFacts facts;
-  Environment environment;    // of this process
-  std::string own_path;       // of this executable
-  std::string own_name;       // of this machine
-  std::string directory;      // where ranks start; empty: where the agents are
+  Environment environment;  // of this process
+  std::string own_path;     // of this executable
+  std::string own_name;     // of this machine
+  std::string directory;    // where ranks start; empty: where the agents are
   bool colour = false;
 };
 

@@ -36,8 +36,8 @@ int complain(const std::string& text, int exit_code) {
 }
 
 int print(const std::string& text) {
-  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-                  std::fflush(stdout) == 0;
+  const bool ok =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   return ok ? 0 : kExitOwnFailure;
 }
 
@@ -121,18 +121,18 @@ int launch(LaunchOptions options, Environment environment) {
   plan.placement = *std::move(placement);
   plan.own_path = own_path();
   plan.own_name = own_name();
-  plan.directory = options.working_directory.empty() ? current_directory()
-                                                     : options.working_directory;
+  plan.directory =
+      options.working_directory.empty() ? current_directory() : options.working_directory;
   plan.facts = {random_hex(8), random_hex(32)};
-  if (plan.facts.secret.empty()) return complain("no random bytes from the kernel", kExitOwnFailure);
+  if (plan.facts.secret.empty())
+    return complain("no random bytes from the kernel", kExitOwnFailure);
   plan.colour = ::isatty(1) == 1 && !find_variable(environment, "NO_COLOR");
   plan.options = std::move(options);
   plan.environment = std::move(environment);
 
   const ProgramCheck program = check_local_program(plan);
   if (program.exit_code != 0) return complain(program.error, program.exit_code);
-  for (const std::string& name :
-       shared_environment(plan.environment, plan.options, false).unset) {
+  for (const std::string& name : shared_environment(plan.environment, plan.options, false).unset) {
     complain("-x " + name + ": not set here, so the ranks do not get it", 0);
   }
   return run_job(std::move(plan));

@@ -13,8 +13,10 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
   ids_[{host, join.connection}] = id;
   places_[id] = {host, join.connection};
   auto decoded = decode_join(id, join.join);
-  if (decoded) answer(meeting_.join(*std::move(decoded)));
-  else answer({{id, decoded.status(), {}}});
+  if (decoded)
+    answer(meeting_.join(*std::move(decoded)));
+  else
+    answer({{id, decoded.status(), {}}});
   watch_time();
 }
 

@@ -111,8 +111,10 @@ Result<std::vector<std::string>> split_words(std::string_view text) {
       word += text[i];
       inside = true;
     } else if (quote != '\0') {
-      if (c == quote) quote = '\0';
-      else word += c;
+      if (c == quote)
+        quote = '\0';
+      else
+        word += c;
     } else if (c == '\'' || c == '"') {
       quote = c;
       inside = true;
@@ -159,16 +161,20 @@ Result<LaunchOptions> parse_command_line(std::span<const std::string> arguments)
     }
     KOLO_RETURN_IF_ERROR(flag.apply(options, value, second));
   }
-  for (int i = optind; i < argc; ++i) options.program.emplace_back(copy[static_cast<std::size_t>(i)]);
+  for (int i = optind; i < argc; ++i)
+    options.program.emplace_back(copy[static_cast<std::size_t>(i)]);
   KOLO_RETURN_IF_ERROR(check_complete(options));
   return options;
 }
 
 std::string help_text() {
   constexpr std::pair<FlagGroup, std::string_view> kTitles[] = {
-      {FlagGroup::kRanks, "Ranks"},         {FlagGroup::kHosts, "Hosts"},
-      {FlagGroup::kEnvironment, "Environment"}, {FlagGroup::kOutput, "Output"},
-      {FlagGroup::kFailure, "When a rank fails"}, {FlagGroup::kTuning, "Tuning"},
+      {FlagGroup::kRanks, "Ranks"},
+      {FlagGroup::kHosts, "Hosts"},
+      {FlagGroup::kEnvironment, "Environment"},
+      {FlagGroup::kOutput, "Output"},
+      {FlagGroup::kFailure, "When a rank fails"},
+      {FlagGroup::kTuning, "Tuning"},
       {FlagGroup::kInformation, "Information"}};
   constexpr std::size_t kColumn = 34;
   std::string text =
@@ -191,8 +197,10 @@ std::string help_text() {
       } else if (!flag.placeholder.empty()) {
         left += " " + std::string(flag.placeholder);
       }
-      if (left.size() + 1 >= kColumn) left += "\n" + std::string(kColumn, ' ');
-      else left.resize(kColumn, ' ');
+      if (left.size() + 1 >= kColumn)
+        left += "\n" + std::string(kColumn, ' ');
+      else
+        left.resize(kColumn, ' ');
       text += left + std::string(flag.help) + "\n";
     }
   }

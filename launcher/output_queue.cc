@@ -35,8 +35,8 @@ bool OutputQueue::write_front(int timeout_ms) {
   const int ready = ::poll(&room, 1, timeout_ms);
   if (ready == 0 || (ready < 0 && errno == EINTR)) return false;
   const std::size_t left = front.bytes.size() - front.written;
-  const ssize_t written = ::write(front.fd, front.bytes.data() + front.written,
-                                  std::min(left, kSafeBytes));
+  const ssize_t written =
+      ::write(front.fd, front.bytes.data() + front.written, std::min(left, kSafeBytes));
   if (written < 0 && (errno == EINTR || errno == EAGAIN)) return false;
   std::size_t gone = left;
   if (written >= 0) {

@@ -29,13 +29,12 @@ std::string below(const std::string& directory, const std::string& path) {
 ProgramCheck explain_exec_error(const std::string& name, int error_number) {
   const bool missing = error_number == ENOENT || error_number == ENOTDIR;
   if (missing && name.find('/') == std::string::npos) {
-    return {kExitNotFound, "program '" + name + "' is not on PATH; give its path, such as ./" +
-                               name};
+    return {kExitNotFound,
+            "program '" + name + "' is not on PATH; give its path, such as ./" + name};
   }
   if (missing) return {kExitNotFound, "program '" + name + "' does not exist"};
   if (error_number == EACCES) {
-    return {kExitNotExecutable,
-            "program '" + name + "' is not executable; try: chmod +x " + name};
+    return {kExitNotExecutable, "program '" + name + "' is not executable; try: chmod +x " + name};
   }
   return {kExitNotExecutable, "program '" + name + "' cannot be run: " + strerror(error_number)};
 }

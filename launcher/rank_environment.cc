@@ -10,9 +10,22 @@ std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.
 
 // Belongs to a machine or a login, and would be wrong elsewhere.
 bool is_host_bound(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME",
-      "TERM", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TMPDIR", "DBUS_SESSION_BUS_ADDRESS"};
+  constexpr std::string_view kNames[] = {"HOME",
+                                         "USER",
+                                         "LOGNAME",
+                                         "SHELL",
+                                         "MAIL",
+                                         "PWD",
+                                         "OLDPWD",
+                                         "SHLVL",
+                                         "_",
+                                         "HOSTNAME",
+                                         "TERM",
+                                         "DISPLAY",
+                                         "WAYLAND_DISPLAY",
+                                         "XAUTHORITY",
+                                         "TMPDIR",
+                                         "DBUS_SESSION_BUS_ADDRESS"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
          name.starts_with("SSH_") || name.starts_with("XDG_");
 }
@@ -20,9 +33,9 @@ bool is_host_bound(std::string_view name) {
 // Says who a rank of an outer job is; a rank of ours must not believe it.
 bool is_outer_identity(std::string_view name) {
   constexpr std::string_view kNames[] = {
-      "KOLO_LAUNCHER", "KOLO_RANK", "KOLO_SIZE", "KOLO_LOCAL_RANK", "KOLO_LOCAL_SIZE",
-      "KOLO_HOST_INDEX", "KOLO_HOST_NAME", "KOLO_HOST_COUNT", "KOLO_RENDEZVOUS", "KOLO_SECRET",
-      "KOLO_SECRET_FILE", "KOLO_JOB", "KOLO_ADDRESSES"};
+      "KOLO_LAUNCHER",    "KOLO_RANK",      "KOLO_SIZE",       "KOLO_LOCAL_RANK", "KOLO_LOCAL_SIZE",
+      "KOLO_HOST_INDEX",  "KOLO_HOST_NAME", "KOLO_HOST_COUNT", "KOLO_RENDEZVOUS", "KOLO_SECRET",
+      "KOLO_SECRET_FILE", "KOLO_JOB",       "KOLO_ADDRESSES"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -46,11 +59,12 @@ bool is_valid_entry(std::string_view entry) {
 
 void set_variable(Environment& environment, std::string_view name, std::string_view value) {
   std::string entry = std::string(name) + "=" + std::string(value);
-  const auto same = std::find_if(environment.begin(), environment.end(), [&](const auto& e) {
-    return name_of(e) == name;
-  });
-  if (same == environment.end()) environment.push_back(std::move(entry));
-  else *same = std::move(entry);
+  const auto same = std::find_if(environment.begin(), environment.end(),
+                                 [&](const auto& e) { return name_of(e) == name; });
+  if (same == environment.end())
+    environment.push_back(std::move(entry));
+  else
+    *same = std::move(entry);
 }
 
 std::optional<std::string_view> find_variable(const Environment& environment,
@@ -68,12 +82,16 @@ SharedEnvironment shared_environment(const Environment& own, const LaunchOptions
   SharedEnvironment shared;
   for (const std::string& entry : own) {
     if (!remote || !is_valid_entry(entry) || is_outer_identity(name_of(entry))) continue;
-    if (is_host_bound(name_of(entry))) shared.left_out.emplace_back(name_of(entry));
-    else shared.entries.push_back(entry);
+    if (is_host_bound(name_of(entry)))
+      shared.left_out.emplace_back(name_of(entry));
+    else
+      shared.entries.push_back(entry);
   }
   for (const std::string& name : options.exports) {
-    if (const auto value = find_variable(own, name)) set_variable(shared.entries, name, *value);
-    else shared.unset.push_back(name);
+    if (const auto value = find_variable(own, name))
+      set_variable(shared.entries, name, *value);
+    else
+      shared.unset.push_back(name);
   }
   for (const auto& [key, value] : options.settings) {
     set_variable(shared.entries, variable_of_option(key), value);
@@ -123,8 +141,10 @@ Environment compose(const Environment& inherited, const std::vector<const Enviro
   std::map<std::string, std::size_t, std::less<>> places;
   const auto put = [&](const std::string& entry) {
     const auto [place, is_new] = places.try_emplace(std::string(name_of(entry)), result.size());
-    if (is_new) result.push_back(entry);
-    else result[place->second] = entry;
+    if (is_new)
+      result.push_back(entry);
+    else
+      result[place->second] = entry;
   };
   for (const std::string& entry : inherited) {
     if (is_valid_entry(entry) && !is_outer_identity(name_of(entry))) put(entry);

@@ -42,8 +42,8 @@ std::vector<RankGroup::End> RankGroup::look(Nanos now) {
     if (!status) continue;
     member.running = false;
     const bool earlier = WIFSIGNALED(*status) && member.ending_since;
-    ends.push_back({member.rank, *status, earlier ? *member.ending_since : now,
-                    member.told_to_end});
+    ends.push_back(
+        {member.rank, *status, earlier ? *member.ending_since : now, member.told_to_end});
   }
   const bool failed = std::any_of(ends.begin(), ends.end(), [](const End& end) {
     return exit_code_of(end.wait_status) != 0 && !end.told_to_end;

@@ -60,8 +60,10 @@ void RankOutputs::take(const RankOutput& output) {
   }
   if (raw_) return queue_.write(output.stream, output.data);
   std::string lines;
-  if (output.data.empty()) stream.merger.finish(lines);
-  else stream.merger.feed(output.data, lines);
+  if (output.data.empty())
+    stream.merger.finish(lines);
+  else
+    stream.merger.feed(output.data, lines);
   queue_.write(output.stream, std::move(lines));
 }
 

@@ -47,8 +47,8 @@ void reset_signals() {
 }
 
 // Only calls that are safe after a fork from a process with threads.
-[[noreturn]] void run_child(const SpawnRequest& request, char* const* arguments,
-                            char** environment, pid_t parent, int null_fd, int report) {
+[[noreturn]] void run_child(const SpawnRequest& request, char* const* arguments, char** environment,
+                            pid_t parent, int null_fd, int report) {
   ::setpgid(0, 0);
   reset_signals();
   if (request.dies_with_parent) {
@@ -180,8 +180,8 @@ bool is_ending(pid_t pid) {
     // In this order: a signal that is no longer pending shows in the flags.
     const bool pending = is_kill_pending(thread_folder + "/status");
     if (!read_stat(thread_folder + "/stat", stat)) continue;
-    const bool ends = pending || stat.state == 'Z' || stat.state == 'X' ||
-                      (stat.flags & kExiting) != 0;
+    const bool ends =
+        pending || stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0;
     if (!ends) return false;
     any = true;
   }

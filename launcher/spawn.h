@@ -16,7 +16,7 @@ struct SpawnRequest {
   std::vector<std::string> arguments;    // the program is searched for on the PATH of `environment`
   std::vector<std::string> environment;  // "NAME=value"
   std::string directory;                 // empty: stay
-  int in = -1;  // descriptors to become 0, 1, 2; -1: /dev/null
+  int in = -1;                           // descriptors to become 0, 1, 2; -1: /dev/null
   int out = -1;
   int err = -1;
   bool dies_with_parent = false;  // SIGKILL when the thread that spawned it ends

@@ -19,8 +19,10 @@ std::string line_of(const RankEnd& end, bool first) {
   std::string line = "rank " + std::to_string(end.rank) + " on " + end.host;
   if (end.pid > 0) line += " (pid " + std::to_string(end.pid) + ")";
   if (!end.error.empty()) return line + " could not start: " + end.error;
-  if (end.ended_by_kolorun) line += " ended by kolorun: ";
-  else line += first ? " failed first: " : " failed too: ";
+  if (end.ended_by_kolorun)
+    line += " ended by kolorun: ";
+  else
+    line += first ? " failed first: " : " failed too: ";
   line += describe_status(end.wait_status);
   if (first && WIFSIGNALED(end.wait_status) && WTERMSIG(end.wait_status) == SIGKILL) {
     line += "; out of memory?";

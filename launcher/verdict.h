@@ -23,7 +23,7 @@ struct RankEnd {
   Nanos time{};         // on kolorun's clock
   // kolorun had already told this rank to end because of another one's failure.
   bool ended_by_kolorun = false;
-  std::string error;    // it could not be started: why (wait_status holds 126 or 127)
+  std::string error;  // it could not be started: why (wait_status holds 126 or 127)
 };
 
 struct Verdict {

@@ -182,8 +182,8 @@ Result<ToAgent> decode_to_agent(std::string_view bytes) {
       return ToAgent(DeliverAnswer{to.deliver().connection(), to.deliver().answer()});
     case agent::ToAgent::kSignal:
       if (to.signal().number() < 1 || to.signal().number() >= NSIG) return malformed("signal");
-      return ToAgent(SendSignal{to.signal().number(), to.signal().ends_job(),
-                                to.signal().kill_after_ms()});
+      return ToAgent(
+          SendSignal{to.signal().number(), to.signal().ends_job(), to.signal().kill_after_ms()});
     case agent::ToAgent::KIND_NOT_SET: break;
   }
   return malformed("unknown kind");

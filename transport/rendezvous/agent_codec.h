@@ -77,7 +77,7 @@ struct RankStarted {
 
 struct RankOutput {
   int rank = 0;
-  int stream = 1;  // 1 stdout, 2 stderr
+  int stream = 1;    // 1 stdout, 2 stderr
   std::string data;  // empty: the stream has ended
   bool operator==(const RankOutput&) const = default;
 };

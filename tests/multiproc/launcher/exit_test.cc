@@ -53,8 +53,8 @@ TEST(ExitCode, TruthTable) {
            {"[ $RANK = 2 ] && kill -9 $$; sleep 60", 137},
            {"[ $RANK = 2 ] && kill -SEGV $$; sleep 60", 139},
            {"[ $RANK = 0 ] && kill -TERM $$; sleep 60", 143},
-           {"[ $RANK = 1 ] && exit 5; sleep 0.5; exit 7", 5},         // first in time
-           {"[ $RANK = 2 ] && { sleep 0.3; exit 4; }; exit 0", 4},    // after others' success
+           {"[ $RANK = 1 ] && exit 5; sleep 0.5; exit 7", 5},       // first in time
+           {"[ $RANK = 2 ] && { sleep 0.3; exit 4; }; exit 0", 4},  // after others' success
            {"[ $RANK = 0 ] && exit 3; trap 'exit 8' TERM; sleep 60 & wait", 3}}) {
     const Outcome outcome = shell(3, c.script);
     EXPECT_EQ(outcome.exit_code, c.exit_code) << c.script << "\n" << outcome.err;
@@ -76,9 +76,8 @@ TEST(ExitCode, AKilledRankThatTakesLongToDieIsStillTheFirst) {
 // 2 ranks; rank 0 exits with code 1 at 1 s; rank 1 sleeps 60 s outside the library.
 TEST(S30, ARankThatSleepsDoesNotHoldUpTheEnd) {
   const TemporaryFolder folder;
-  const Outcome outcome =
-      kolorun({"-np", "2", "--grace", "2", "/bin/sh", "-c",
-               "echo $$ >" + folder.path() + "/$RANK; exec " KOLO_INIT_LATE});
+  const Outcome outcome = kolorun({"-np", "2", "--grace", "2", "/bin/sh", "-c",
+                                   "echo $$ >" + folder.path() + "/$RANK; exec " KOLO_INIT_LATE});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_GE(outcome.seconds, 1);
   EXPECT_LT(outcome.seconds, 1 + 1 + 2);  // 1 s, then within 1 s + grace
@@ -90,16 +89,17 @@ TEST(S30, ARankThatSleepsDoesNotHoldUpTheEnd) {
 TEST(S41, ExitRightAfterInit) {
   std::vector<std::unique_ptr<Child>> load;
   for (int i = 0; i < 2; ++i) {
-    load.push_back(std::make_unique<Child>(
-        std::vector<std::string>{"/bin/sh", "-c", "while :; do :; done"},
-        RunOptions{.environment = {}, .raw_environment = {}}));
+    load.push_back(
+        std::make_unique<Child>(std::vector<std::string>{"/bin/sh", "-c", "while :; do :; done"},
+                                RunOptions{.environment = {}, .raw_environment = {}}));
   }
   const int launches = repetitions(1000);
   int right = 0;
   std::string first_wrong;
   for (int i = 0; i < launches; ++i) {
     const Outcome outcome = kolorun({"-np", "2", "/bin/sh", "-c", "exec " KOLO_INIT_EXIT});
-    if (outcome.exit_code == 3) ++right;
+    if (outcome.exit_code == 3)
+      ++right;
     else if (first_wrong.empty()) {
       first_wrong = std::to_string(i) + ": " + std::to_string(outcome.exit_code) + "\n" +
                     outcome.out + outcome.err;
@@ -113,10 +113,12 @@ TEST(S41, ExitRightAfterInit) {
 TEST(S42, TheReportNamesTheCauseFirst) {
   const TemporaryFolder folder;
   const Outcome outcome =
-      shell(4, "[ $RANK = 1 ] && trap '' TERM; echo >" + folder.path() + "/$RANK;"
-               "if [ $RANK = 3 ]; then while ! [ -e " + folder.path() + "/0 -a -e " +
-               folder.path() + "/1 -a -e " + folder.path() + "/2 ]; do sleep 0.01; done; exit 9; fi;"
-               "sleep 60; sleep 60");
+      shell(4, "[ $RANK = 1 ] && trap '' TERM; echo >" + folder.path() +
+                   "/$RANK;"
+                   "if [ $RANK = 3 ]; then while ! [ -e " +
+                   folder.path() + "/0 -a -e " + folder.path() + "/1 -a -e " + folder.path() +
+                   "/2 ]; do sleep 0.01; done; exit 9; fi;"
+                   "sleep 60; sleep 60");
   EXPECT_EQ(outcome.exit_code, 9);
   EXPECT_GE(outcome.seconds, 2);
   EXPECT_LT(outcome.seconds, 5);
@@ -140,10 +142,13 @@ TEST(S42, TheReportNamesTheCauseFirst) {
 
 // sh -c 'sleep 300 & exec worker', and a script that does not exec.
 TEST(Orphans, HelpersOfRanksAreGoneAfterAFailure) {
-  for (const char* body : {"sleep 300 & exec sleep 300", "sleep 300; echo", "trap '' TERM; sleep 300"}) {
+  for (const char* body :
+       {"sleep 300 & exec sleep 300", "sleep 300; echo", "trap '' TERM; sleep 300"}) {
     const TemporaryFolder folder;
-    const Outcome outcome = shell(2, "echo $$ >" + folder.path() + "/$RANK; [ $RANK = 0 ] && "
-                                     "{ sleep 300 & sleep 0.2; exit 6; }; " + std::string(body));
+    const Outcome outcome = shell(2, "echo $$ >" + folder.path() +
+                                         "/$RANK; [ $RANK = 0 ] && "
+                                         "{ sleep 300 & sleep 0.2; exit 6; }; " +
+                                         std::string(body));
     EXPECT_EQ(outcome.exit_code, 6) << body;
     EXPECT_TRUE(wait_until_gone(read_pids(folder, 2), 1)) << body;
   }
@@ -166,12 +171,14 @@ TEST(Orphans, ADaemonThatKeepsThePipeDoesNotHoldUpTheEnd) {
   EXPECT_EQ(outcome.out, "[0] done\n");
 }
 
-constexpr const char* kStayAlive = "sleep 300 & echo $$ >$D/$RANK; trap '' TERM INT HUP; "
-                                   "while :; do sleep 1; done";
+constexpr const char* kStayAlive =
+    "sleep 300 & echo $$ >$D/$RANK; trap '' TERM INT HUP; "
+    "while :; do sleep 1; done";
 
 TEST(Orphans, KillingKolorunEndsEverything) {
   for (const std::vector<std::string>& flags :
-       {std::vector<std::string>{}, std::vector<std::string>{"--launcher", "fork", "-H", "a:2,b:1"}}) {
+       {std::vector<std::string>{},
+        std::vector<std::string>{"--launcher", "fork", "-H", "a:2,b:1"}}) {
     const TemporaryFolder folder;
     std::vector<std::string> arguments = {kKolorun, "-np", "3"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
@@ -186,8 +193,8 @@ TEST(Orphans, KillingKolorunEndsEverything) {
 
 TEST(Orphans, KillingARemoteAgentEndsTheJob) {
   const TemporaryFolder folder;
-  const std::string rsh = folder.script(
-      "rsh", "echo $$ >" + folder.path() + "/agent.$1; shift; exec \"$@\"\n");
+  const std::string rsh =
+      folder.script("rsh", "echo $$ >" + folder.path() + "/agent.$1; shift; exec \"$@\"\n");
   Child child({kKolorun, "-np", "3", "-H", "a:1,b:2", "--grace", "2", "--launcher-exec", rsh,
                "--network-interfaces", "lo", "/bin/sh", "-c", kStayAlive},
               {.environment = {{"D", folder.path()}}, .raw_environment = {}});
@@ -229,8 +236,9 @@ TEST(Signals, TheOthersAreForwarded) {
         {"INT", SIGINT}, {"HUP", SIGHUP}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
     const TemporaryFolder folder;
     Child child({kKolorun, "-np", "2", "/bin/sh", "-c",
-                 "trap 'echo got; exit 0' " + std::string(name) + "; echo $$ >$D/$RANK; "
-                 "while :; do sleep 0.05; done"},
+                 "trap 'echo got; exit 0' " + std::string(name) +
+                     "; echo $$ >$D/$RANK; "
+                     "while :; do sleep 0.05; done"},
                 {.environment = {{"D", folder.path()}}, .raw_environment = {}});
     read_pids(folder, 2);
     child.signal(numbers.at(name));
@@ -278,8 +286,9 @@ TEST(Signals, TheSecondCtrlCKillsAtOnce) {
 }
 
 TEST(Signals, AStoppedRankEndsToo) {
-  const Outcome outcome = shell(2, "if [ $RANK = 1 ]; then kill -STOP $$; sleep 60; fi; "
-                                   "sleep 0.3; exit 4");
+  const Outcome outcome = shell(2,
+                                "if [ $RANK = 1 ]; then kill -STOP $$; sleep 60; fi; "
+                                "sleep 0.3; exit 4");
   EXPECT_EQ(outcome.exit_code, 4);
   EXPECT_LT(outcome.seconds, 1.5);
   EXPECT_THAT(outcome.err, HasSubstr("rank 1"));

@@ -47,21 +47,22 @@ void check_lines(const std::string& text, int lines, int streams) {
 // S47 with fewer lines unless the long tests are asked for.
 TEST(S47, LinesStayWholeAndNothingIsLost) {
   const int lines = long_tests() ? 100000 : 3000;
-  const std::vector<std::string> command = {kKolorun,         "-np",  "4",      "--label=stream",
-                                            kProbe, "pieces", std::to_string(lines)};
-  const Outcome apart = run(command, {.timeout_seconds = 240, .environment = {},
-                                      .raw_environment = {}});
+  const std::vector<std::string> command = {
+      kKolorun, "-np", "4", "--label=stream", kProbe, "pieces", std::to_string(lines)};
+  const Outcome apart =
+      run(command, {.timeout_seconds = 240, .environment = {}, .raw_environment = {}});
   EXPECT_EQ(apart.exit_code, 0);
   check_lines(apart.out, lines, 1);
   check_lines(apart.err, lines, 1);
-  const Outcome merged = run(command, {.timeout_seconds = 240, .environment = {},
-                                       .raw_environment = {}, .merge = true});
+  const Outcome merged = run(
+      command, {.timeout_seconds = 240, .environment = {}, .raw_environment = {}, .merge = true});
   EXPECT_EQ(merged.exit_code, 0);
   check_lines(merged.out, lines, 2);
 }
 
 TEST(Output, ASlowReaderHoldsRanksBackAndLosesNothing) {
-  Child child({kKolorun, "-np", "2", "/bin/sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x | "
+  Child child({kKolorun, "-np", "2", "/bin/sh", "-c",
+               "head -c 20000000 /dev/zero | tr '\\0' x | "
                "fold -w 99; echo; echo end"},
               {.timeout_seconds = 60, .environment = {}, .raw_environment = {}});
   sleep_seconds(0.5);  // all queues are full by now
@@ -89,22 +90,24 @@ TEST(Output, FilesPerRank) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(read_file(folder / "logs/rank.0/stdout"), "out0");
   EXPECT_EQ(read_file(folder / "logs/rank.1/stderr"), "err1\n");
-  const Outcome refused = run({kKolorun, "-np", "1", "--output-filename", "/dev/null/x",
-                               "/bin/true"});
+  const Outcome refused =
+      run({kKolorun, "-np", "1", "--output-filename", "/dev/null/x", "/bin/true"});
   EXPECT_EQ(refused.exit_code, 125);
   EXPECT_THAT(refused.err, HasSubstr("/dev/null/x"));
 }
 
 TEST(Output, AClosedStdoutEndsTheJob) {
-  const Outcome outcome = run({"/bin/sh", "-c", kKolorun + " -np 2 sh -c 'while echo y; do "
-                               "sleep 0.01; done' | head -n 1"});
+  const Outcome outcome = run({"/bin/sh", "-c",
+                               kKolorun + " -np 2 sh -c 'while echo y; do "
+                                          "sleep 0.01; done' | head -n 1"});
   EXPECT_EQ(lines_of(outcome.out).size(), 1u);
   EXPECT_LT(outcome.seconds, 5);
 }
 
 TEST(Input, RanksReadNothingAndALoopKeepsItsLines) {
-  const Outcome loop = run({"/bin/sh", "-c", "printf 'a\\nb\\nc\\n' | while read x; do " +
-                            kKolorun + " -np 2 cat; echo $x; done"});
+  const Outcome loop =
+      run({"/bin/sh", "-c",
+           "printf 'a\\nb\\nc\\n' | while read x; do " + kKolorun + " -np 2 cat; echo $x; done"});
   EXPECT_EQ(loop.out, "a\nb\nc\n") << loop.err;
   const Outcome closed = run({kKolorun, "-np", "2", "/bin/sh", "-c", "cat; echo ok"},
                              {.environment = {}, .raw_environment = {}, .close_stdin = true});
@@ -126,19 +129,26 @@ std::set<std::string> entries_of(const std::string& text) {
 TEST(S49, TheEnvironmentArrivesByteEqual) {
   for (const std::string road : {"local", "ssh", "command"}) {
     const TemporaryFolder folder;
-    const std::vector<std::string> odd = {
-        "BASH_FUNC_greet%%=() {  echo hello\n}", "A.B=1", "NEWLINE=a\nb\n", "QUOTES=\"'`\\",
-        "COMMAND=$(touch " + (folder / "executed") + ")", "BYTES=\xff\xfe\x80", "EMPTY=", "EQ=a=b"};
+    const std::vector<std::string> odd = {"BASH_FUNC_greet%%=() {  echo hello\n}",
+                                          "A.B=1",
+                                          "NEWLINE=a\nb\n",
+                                          "QUOTES=\"'`\\",
+                                          "COMMAND=$(touch " + (folder / "executed") + ")",
+                                          "BYTES=\xff\xfe\x80",
+                                          "EMPTY=",
+                                          "EQ=a=b"};
     folder.script("ssh", "for last; do :; done; exec sh -c \"$last\"\n");
     const std::string rsh = folder.script("rsh", "shift; exec \"$@\"\n");
     std::vector<std::string> command = {kKolorun, "-np", "2", "-x", "WITH=v 'w' $x"};
-    if (road == "local") command.insert(command.end(), {"-H", "localhost:2"});
-    else command.insert(command.end(), {"-H", "far:2"});
+    if (road == "local")
+      command.insert(command.end(), {"-H", "localhost:2"});
+    else
+      command.insert(command.end(), {"-H", "far:2"});
     if (road == "command") command.insert(command.end(), {"--launcher-exec", rsh});
     command.insert(command.end(), {kProbe, "environment", folder.path()});
-    const Outcome outcome = run(
-        command, {.environment = {{"PATH", folder.path() + ":/usr/bin:/bin"}},
-                  .raw_environment = odd});
+    const Outcome outcome =
+        run(command,
+            {.environment = {{"PATH", folder.path() + ":/usr/bin:/bin"}}, .raw_environment = odd});
     ASSERT_EQ(outcome.exit_code, 0) << road << outcome.err;
     for (const char* rank : {"0", "1"}) {
       const std::set<std::string> arrived = entries_of(read_file(folder / rank));
@@ -152,17 +162,20 @@ TEST(S49, TheEnvironmentArrivesByteEqual) {
 
 // A stand-in for ssh: keeps its words and its input, and runs the command as a remote shell would.
 std::string ssh_script(const TemporaryFolder& folder) {
-  return "printf '%s\\n' \"$@\" >" + folder.path() + "/arguments; for last; do :; done; "
-         "tee " + folder.path() + "/input | sh -c \"$last\"\n";
+  return "printf '%s\\n' \"$@\" >" + folder.path() +
+         "/arguments; for last; do :; done; "
+         "tee " +
+         folder.path() + "/input | sh -c \"$last\"\n";
 }
 
 TEST(Ssh, TheSecretTravelsInTheInputAndNeverInArguments) {
   const TemporaryFolder folder;
   folder.script("ssh", ssh_script(folder));
-  const std::string rank = folder.script(
-      "rank", "echo \"secret $KOLO_SECRET\"\n"
-              "case \"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ')\" in\n"
-              "  *$KOLO_SECRET*) echo leaked;;\nesac\n");
+  const std::string rank =
+      folder.script("rank",
+                    "echo \"secret $KOLO_SECRET\"\n"
+                    "case \"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ')\" in\n"
+                    "  *$KOLO_SECRET*) echo leaked;;\nesac\n");
   const Outcome outcome =
       run({kKolorun, "-H", "me@far:1", "-p", "2222", "--label=none", rank},
           {.environment = {{"PATH", folder.path() + ":/usr/bin:/bin"}}, .raw_environment = {}});
@@ -174,16 +187,16 @@ TEST(Ssh, TheSecretTravelsInTheInputAndNeverInArguments) {
   const std::string arguments = read_file(folder / "arguments");
   EXPECT_THAT(lines_of(arguments),
               ::testing::ElementsAre("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15",
-                                     "-p", "2222", "me@far",
-                                     HasSubstr("kolorun --agent")));
+                                     "-p", "2222", "me@far", HasSubstr("kolorun --agent")));
   EXPECT_THAT(arguments, Not(HasSubstr(secret)));
   EXPECT_THAT(read_file(folder / "input"), HasSubstr(secret));
 }
 
 TEST(Ssh, ATalkativeLoginShellDoesNoHarm) {
   const TemporaryFolder folder;
-  folder.script("ssh", "echo 'Welcome to far!'; echo 'motd' >&2; for last; do :; done; "
-                       "exec sh -c \"$last\"\n");
+  folder.script("ssh",
+                "echo 'Welcome to far!'; echo 'motd' >&2; for last; do :; done; "
+                "exec sh -c \"$last\"\n");
   const Outcome outcome =
       run({kKolorun, "-H", "far:1", "/bin/echo", "ok"},
           {.environment = {{"PATH", folder.path() + ":/usr/bin:/bin"}}, .raw_environment = {}});
@@ -193,27 +206,28 @@ TEST(Ssh, ATalkativeLoginShellDoesNoHarm) {
 
 TEST(LauncherExec, TwoHostsOnOneMachineMeet) {
   const TemporaryFolder folder;
-  const std::string rsh = folder.script(
-      "rsh", "echo \"$@\" >>" + folder.path() + "/calls; shift; exec \"$@\"\n");
+  const std::string rsh =
+      folder.script("rsh", "echo \"$@\" >>" + folder.path() + "/calls; shift; exec \"$@\"\n");
   const Outcome outcome =
       run({kKolorun, "-H", "a:2,b:1", "--launcher-exec", rsh, "--network-interfaces", "lo",
            "/bin/sh", "-c",
            "echo $KOLO_RANK/$KOLO_SIZE $KOLO_LOCAL_RANK/$KOLO_LOCAL_SIZE $KOLO_HOST_INDEX "
-           "$KOLO_HOST_NAME; exec " + kProbe + " join exit 0"});
+           "$KOLO_HOST_NAME; exec " +
+               kProbe + " join exit 0"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::vector<std::string> lines = lines_of(outcome.out);
   EXPECT_THAT(lines, ::testing::UnorderedElementsAre("[0] 0/3 0/2 0 a", "[1] 1/3 1/2 0 a",
                                                      "[2] 2/3 0/1 1 b"));
   const std::vector<std::string> calls = lines_of(read_file(folder / "calls"));
-  EXPECT_THAT(calls, ::testing::UnorderedElementsAre(
-                         AllOf(::testing::StartsWith("a "), ::testing::EndsWith("kolorun --agent")),
-                         AllOf(::testing::StartsWith("b "), ::testing::EndsWith("kolorun --agent"))));
+  EXPECT_THAT(calls,
+              ::testing::UnorderedElementsAre(
+                  AllOf(::testing::StartsWith("a "), ::testing::EndsWith("kolorun --agent")),
+                  AllOf(::testing::StartsWith("b "), ::testing::EndsWith("kolorun --agent"))));
 }
 
 TEST(Meeting, MissingRanksAreNamedOnAllAfterTheStartTimeout) {
-  const Outcome outcome =
-      run({kKolorun, "-np", "3", "--start-timeout", "1", "/bin/sh", "-c",
-           "[ $RANK = 1 ] && exec sleep 20; exec " + kProbe + " join exit 0"});
+  const Outcome outcome = run({kKolorun, "-np", "3", "--start-timeout", "1", "/bin/sh", "-c",
+                               "[ $RANK = 1 ] && exec sleep 20; exec " + kProbe + " join exit 0"});
   EXPECT_EQ(outcome.exit_code, 102) << outcome.err;
   EXPECT_LT(outcome.seconds, 5);
   EXPECT_THAT(outcome.err, HasSubstr("missing rank 1 of 3"));

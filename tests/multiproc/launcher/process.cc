@@ -114,8 +114,10 @@ Outcome Child::wait() {
     for (int i = 0; i < 2; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0) continue;
       const ssize_t got = ::read(fds[i].fd, buffer.data(), buffer.size());
-      if (got > 0) texts[i]->append(buffer.data(), static_cast<std::size_t>(got));
-      else fds[i].fd = -1;
+      if (got > 0)
+        texts[i]->append(buffer.data(), static_cast<std::size_t>(got));
+      else
+        fds[i].fd = -1;
     }
   }
   int status = 0;

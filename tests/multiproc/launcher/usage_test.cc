@@ -64,8 +64,8 @@ TEST(Hosts, AMissingSshIsNamedWithItsCure) {
   const Outcome outcome = run({kKolorun, "-H", "other:1", "/bin/true"},
                               {.environment = {{"PATH", folder.path()}}, .raw_environment = {}});
   EXPECT_EQ(outcome.exit_code, 125);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("host other"), HasSubstr("'ssh'"),
-                                 HasSubstr("openssh-client")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("host other"), HasSubstr("'ssh'"), HasSubstr("openssh-client")));
 }
 
 TEST(Hosts, AnSshThatFailsIsQuotedWithHostAndCure) {
@@ -83,8 +83,8 @@ TEST(Hosts, AnSshThatFailsIsQuotedWithHostAndCure) {
 TEST(Hosts, AnAgentThatNeverAnswersIsNamedAfterTheStartTimeout) {
   const TemporaryFolder folder;
   const std::string silent = folder.script("silent", "exec sleep 60\n");
-  const Outcome outcome = run({kKolorun, "-H", "tomb:1", "--start-timeout", "1",
-                               "--launcher-exec", silent, "/bin/true"});
+  const Outcome outcome = run(
+      {kKolorun, "-H", "tomb:1", "--start-timeout", "1", "--launcher-exec", silent, "/bin/true"});
   EXPECT_EQ(outcome.exit_code, 125);
   EXPECT_GE(outcome.seconds, 1);
   EXPECT_LT(outcome.seconds, 4);
@@ -95,8 +95,8 @@ TEST(Hosts, SomethingElseThanAnAgent) {
   const Outcome outcome = run({kKolorun, "-H", "odd:1", "--start-timeout", "5", "--launcher-exec",
                                "/bin/echo", "/bin/true"});
   EXPECT_EQ(outcome.exit_code, 125);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no agent starts on host odd"),
-                                 HasSubstr("--launcher-exec")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("no agent starts on host odd"), HasSubstr("--launcher-exec")));
 }
 
 TEST(Hosts, AProgramMissingThereOnly) {
@@ -117,7 +117,8 @@ TEST(Port, ABusyRendezvousPortIsNamed) {
   ASSERT_EQ(::listen(fd, 1), 0);
   ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
   const std::string port = std::to_string(ntohs(address.sin_port));
-  const Outcome outcome = run({kKolorun, "-np", "2", "--rendezvous-port", port, "/bin/sleep", "60"});
+  const Outcome outcome =
+      run({kKolorun, "-np", "2", "--rendezvous-port", port, "/bin/sleep", "60"});
   ::close(fd);
   EXPECT_EQ(outcome.exit_code, 125);
   EXPECT_LT(outcome.seconds, 3);

@@ -15,9 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Placement two_hosts() {
-  return {{{{"alpha", 2}, 0, 2}, {{"me@beta", 1}, 2, 1}}, 3};
-}
+Placement two_hosts() { return {{{{"alpha", 2}, 0, 2}, {{"me@beta", 1}, 2, 1}}, 3}; }
 
 TEST(RankEnvironment, IdentityInBothDialects) {
   const Environment e = rank_identity(two_hosts(), 1, 0, {"job", "secret"}, "10.0.0.2,fd00::2");
@@ -28,35 +26,35 @@ TEST(RankEnvironment, IdentityInBothDialects) {
         "WORLD_SIZE=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"}) {
     EXPECT_THAT(e, Contains(entry));
   }
-  EXPECT_THAT(meeting_variables("127.0.0.1:4242"),
-              ElementsAre("KOLO_RENDEZVOUS=127.0.0.1:4242", "MASTER_ADDR=127.0.0.1",
-                          "MASTER_PORT=4242"));
+  EXPECT_THAT(
+      meeting_variables("127.0.0.1:4242"),
+      ElementsAre("KOLO_RENDEZVOUS=127.0.0.1:4242", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4242"));
 }
 
 TEST(RankEnvironment, LocalAgentsInheritAndRemoteOnesAreSentAllThatTravels) {
-  const Environment own = {"PATH=/bin", "HOME=/root", "SSH_TTY=x", "A.B=1", "EMPTY=",
-                           "BASH_FUNC_f%%=() { :; }", "KOLO_RANK=7", "broken"};
+  const Environment own = {"PATH=/bin",   "HOME=/root", "SSH_TTY=x",
+                           "A.B=1",       "EMPTY=",     "BASH_FUNC_f%%=() { :; }",
+                           "KOLO_RANK=7", "broken"};
   LaunchOptions options;
   options.exports = {"HOME", "MISSING"};
   options.assignments = {{"PATH", "/mine"}};
   options.settings = {{"log_level", "debug"}};
   const SharedEnvironment local = shared_environment(own, options, false);
-  EXPECT_THAT(local.entries,
-              ElementsAre("HOME=/root", "KOLO_LOG_LEVEL=debug", "PATH=/mine"));
+  EXPECT_THAT(local.entries, ElementsAre("HOME=/root", "KOLO_LOG_LEVEL=debug", "PATH=/mine"));
   EXPECT_THAT(local.unset, ElementsAre("MISSING"));
   const SharedEnvironment remote = shared_environment(own, options, true);
-  EXPECT_THAT(remote.entries, ElementsAre("PATH=/mine", "A.B=1", "EMPTY=",
-                                          "BASH_FUNC_f%%=() { :; }", "HOME=/root",
-                                          "KOLO_LOG_LEVEL=debug"));
+  EXPECT_THAT(remote.entries,
+              ElementsAre("PATH=/mine", "A.B=1", "EMPTY=", "BASH_FUNC_f%%=() { :; }", "HOME=/root",
+                          "KOLO_LOG_LEVEL=debug"));
   EXPECT_THAT(remote.left_out, ElementsAre("HOME", "SSH_TTY"));
 }
 
 TEST(RankEnvironment, ComposeOverlaysInOrderAndDropsAnOuterJob) {
   const Environment first = {"A=2", "C=3"};
   const Environment second = {"C=4"};
-  EXPECT_THAT(compose({"A=1", "B=x=y", "KOLO_SECRET=old", "KOLO_SPIN_US=1", "junk"},
-                      {&first, &second}),
-              ElementsAre("A=2", "B=x=y", "KOLO_SPIN_US=1", "C=4"));
+  EXPECT_THAT(
+      compose({"A=1", "B=x=y", "KOLO_SECRET=old", "KOLO_SPIN_US=1", "junk"}, {&first, &second}),
+      ElementsAre("A=2", "B=x=y", "KOLO_SPIN_US=1", "C=4"));
 }
 
 TEST(RankEnvironment, FindAndSet) {

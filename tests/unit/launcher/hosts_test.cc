@@ -67,9 +67,9 @@ TEST(HostList, NamesThatSshOrAShellWouldMistake) {
 }
 
 TEST(Hostfile, BothSpellingsCommentsAndBlankLines) {
-  EXPECT_THAT(file("# all\n a slots=4 # big\nb:2\r\n\n\tc\t\nd slots=3 max_slots=8\n[fd00::1]:2"),
-              ElementsAre(Host{"a", 4}, Host{"b", 2}, Host{"c", 1}, Host{"d", 3},
-                          Host{"fd00::1", 2}));
+  EXPECT_THAT(
+      file("# all\n a slots=4 # big\nb:2\r\n\n\tc\t\nd slots=3 max_slots=8\n[fd00::1]:2"),
+      ElementsAre(Host{"a", 4}, Host{"b", 2}, Host{"c", 1}, Host{"d", 3}, Host{"fd00::1", 2}));
 }
 
 TEST(Hostfile, ErrorsNameFileAndLine) {

@@ -28,9 +28,8 @@ std::string bad(const Words& words) {
 }
 
 TEST(Options, NumberOfRanksInEverySpelling) {
-  for (const Words& words :
-       {Words{"-n", "4"}, Words{"-np", "4"}, Words{"--num-proc", "4"}, Words{"-num-proc=4"},
-        Words{"--np=4"}, Words{"--num-p", "4"}}) {
+  for (const Words& words : {Words{"-n", "4"}, Words{"-np", "4"}, Words{"--num-proc", "4"},
+                             Words{"-num-proc=4"}, Words{"--np=4"}, Words{"--num-p", "4"}}) {
     Words line = words;
     line.push_back("./prog");
     EXPECT_EQ(good(line).rank_count, 4) << words[0];
@@ -39,7 +38,8 @@ TEST(Options, NumberOfRanksInEverySpelling) {
 }
 
 TEST(Options, RefusesOddNumbersOfRanks) {
-  for (const char* number : {"0", "-1", "x", "", "4x", " 4", "4.0", "4097", "99999999999999999999"}) {
+  for (const char* number :
+       {"0", "-1", "x", "", "4x", " 4", "4.0", "4097", "99999999999999999999"}) {
     EXPECT_THAT(bad({"-np", number, "p"}), HasSubstr("not '" + std::string(number) + "'"));
   }
   EXPECT_THAT(bad({"-np"}), HasSubstr("-np wants a value"));
@@ -72,24 +72,22 @@ TEST(Options, Environment) {
   const LaunchOptions options =
       good({"-x", "PATH", "-x", "A=b=c", "-x", "E=", "-genv", "V", "-w 1", "p"});
   EXPECT_THAT(options.exports, ElementsAre("PATH"));
-  EXPECT_THAT(options.assignments,
-              ElementsAre(Pair("A", "b=c"), Pair("E", ""), Pair("V", "-w 1")));
+  EXPECT_THAT(options.assignments, ElementsAre(Pair("A", "b=c"), Pair("E", ""), Pair("V", "-w 1")));
   EXPECT_THAT(bad({"-x", "=1", "p"}), HasSubstr("-x wants"));
   EXPECT_THAT(bad({"-genv", "V"}), HasSubstr("two words"));
   EXPECT_THAT(bad({"-genv", "A=1", "2", "p"}), HasSubstr("no name"));
 }
 
 TEST(Options, TuningFlagsOfHorovodrunBecomeOptions) {
-  const LaunchOptions options = good(
-      {"--fusion-threshold-mb", "32", "--cache-capacity", "100", "--log-level", "TRACE",
-       "--stall-check-warning-time-seconds", "2", "--stall-check-shutdown-time-seconds", "0.5",
-       "--timeline-filename", "/t", "--algorithm", "ring", "--start-timeout", "10", "p"});
+  const LaunchOptions options =
+      good({"--fusion-threshold-mb", "32", "--cache-capacity", "100", "--log-level", "TRACE",
+            "--stall-check-warning-time-seconds", "2", "--stall-check-shutdown-time-seconds", "0.5",
+            "--timeline-filename", "/t", "--algorithm", "ring", "--start-timeout", "10", "p"});
   EXPECT_THAT(options.settings,
-              ElementsAre(Pair("fusion_threshold_bytes", "33554432"),
-                          Pair("cache_capacity", "100"), Pair("log_level", "debug"),
-                          Pair("stall_warning_ms", "2000"), Pair("stall_abort_ms", "500"),
-                          Pair("timeline", "/t"), Pair("algorithm", "ring"),
-                          Pair("start_timeout_ms", "10000")));
+              ElementsAre(Pair("fusion_threshold_bytes", "33554432"), Pair("cache_capacity", "100"),
+                          Pair("log_level", "debug"), Pair("stall_warning_ms", "2000"),
+                          Pair("stall_abort_ms", "500"), Pair("timeline", "/t"),
+                          Pair("algorithm", "ring"), Pair("start_timeout_ms", "10000")));
   EXPECT_EQ(options.start_timeout, Nanos(10s));
   EXPECT_THAT(good({"--no-stall-check", "p"}).settings,
               ElementsAre(Pair("stall_warning_ms", "0"), Pair("stall_abort_ms", "0")));

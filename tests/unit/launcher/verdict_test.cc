@@ -27,9 +27,9 @@ TEST(Verdict, SuccessIsZeroAndSilent) {
 
 TEST(Verdict, FirstInTimeWinsWhateverTheOrderOfArrivalOrRank) {
   EXPECT_EQ(judge({end(0, exited(7), 2s), end(1, exited(5), 1s)}).exit_code, 5);
-  EXPECT_EQ(judge({end(0, exited(0), 0s), end(1, SIGSEGV | 0x80, 1s), end(2, exited(1), 2s)})
-                .exit_code,
-            128 + SIGSEGV);
+  EXPECT_EQ(
+      judge({end(0, exited(0), 0s), end(1, SIGSEGV | 0x80, 1s), end(2, exited(1), 2s)}).exit_code,
+      128 + SIGSEGV);
 }
 
 TEST(Verdict, AtTheSameInstantADeathBySignalIsTheCause) {
