@@ -421,6 +421,7 @@ TEST_P(CollectivesSuite, ALostRankEndsTheOperationOnAllOthers) {
             alone.rank = 0;
             alone.size = 1;
             alone.channels = {};
+            alone.order = nullptr;
             return set.start_barrier(alone);
           }
           const Piece piece{
