@@ -38,7 +38,7 @@ bool Driver::advance_bodies(Nanos now) {
     return true;
   }
   moved = moved || *executed;
-  if (parts_.engine.leaving()) answer_farewells();
+  if (parts_.engine.leaving()) moved = answer_farewells() || moved;
   return moved;
 }
 
@@ -56,16 +56,20 @@ bool Driver::run_bodies(Nanos now) {
 }
 
 // A peer that has left waits for our end of its channels: it comes when nothing is under way.
-void Driver::answer_farewells() {
-  if (!parts_.executor.idle()) return;
+// True if a channel has come to its end.
+bool Driver::answer_farewells() {
+  if (!parts_.executor.idle()) return false;
+  bool moved = false;
   for (auto& stream : parts_.fabric.channels) {
     for (auto& channel : stream) {
       if (channel == nullptr || channel->finished()) continue;
       static_cast<void>(channel->advance().is_ok());  // a broken channel counts as finished
       if (channel->peer_finished() || parts_.engine.said_goodbye()) channel->finish();
       static_cast<void>(channel->advance().is_ok());
+      moved = moved || channel->finished();
     }
   }
+  return moved;
 }
 
 bool Driver::farewell_done() const {
@@ -90,6 +94,7 @@ void Driver::notice_queue() {
 }
 
 bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {
+  bool noticed = false;
   while (!done()) {
     const Nanos now = parts_.clock.now();
     if (now >= deadline) return false;
@@ -98,6 +103,10 @@ bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {
       drive(done, deadline);
       leave();
       continue;
+    }
+    if (!noticed) {  // the driver may be asleep, and what is waited for still in the queue
+      notice_queue();
+      noticed = true;
     }
     parts_.completions.sleep(std::min(kFollowerSleep, deadline - now), [&] {
       return done() || !driven_.load(std::memory_order_seq_cst);

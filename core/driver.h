@@ -61,7 +61,7 @@ class Driver {
  private:
   bool advance_bodies(Nanos now);
   bool run_bodies(Nanos now);
-  void answer_farewells();
+  bool answer_farewells();
   [[nodiscard]] bool farewell_done() const;
   void enter();
   void drive(const std::function<bool()>& done, Nanos deadline);

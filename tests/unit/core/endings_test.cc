@@ -52,6 +52,38 @@ TEST(Driving, IsHandedOverWhenTheDriverLeaves) {
   }
 }
 
+// A wake-up that is missed heals after 1 s; few rounds may take that long on a busy machine.
+constexpr auto kSlow = 800ms;
+constexpr int kSlowRoundsAllowed = 3;
+
+template <typename Body>
+int count_slow(int rounds, const Body& body) {
+  int slow = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    if (std::chrono::steady_clock::now() - start > kSlow) ++slow;
+  }
+  return slow;
+}
+
+// The driver sleeps in its own wait while another thread submits and waits: it must hear of that.
+TEST(Driving, ASleepingDriverHearsOfAnotherThreadsSubmission) {
+  Ranks ranks(2);
+  const int slow = count_slow(20, [&] {
+    std::vector<std::int32_t> first[2] = {{1}, {1}};
+    std::vector<std::int32_t> second[2] = {{2}, {2}};
+    std::thread driver([&] { EXPECT_TRUE(ranks[1].run(sum_of("one", first[1])).is_ok()); });
+    std::this_thread::sleep_for(20ms);  // asleep by now
+    std::thread other([&] { EXPECT_TRUE(ranks[1].run(sum_of("two", second[1])).is_ok()); });
+    EXPECT_TRUE(ranks[0].run(sum_of("two", second[0])).is_ok());
+    EXPECT_TRUE(ranks[0].run(sum_of("one", first[0])).is_ok());
+    driver.join();
+    other.join();
+  });
+  EXPECT_LE(slow, kSlowRoundsAllowed);
+}
+
 TEST(Driving, ABackgroundAloneCompletesWhatNobodyWaitsFor) {
   Ranks ranks(3);
   std::vector<std::int32_t> values[3] = {{1}, {2}, {3}};
@@ -134,6 +166,15 @@ TEST(Endings, ADestroyedContextHasShutDown) {
   EXPECT_THAT(status.text(), HasSubstr("rank 1"));
   ranks.destroy(0);
   destroyer.join();
+}
+
+TEST(Endings, ShutdownDoesNotWaitForAWakeUp) {
+  const int slow = count_slow(20, [] {
+    Ranks ranks(3);
+    ranks.on_all(probe);
+    ranks.on_all([](Context& context) { EXPECT_TRUE(context.shutdown().is_ok()); });
+  });
+  EXPECT_LE(slow, kSlowRoundsAllowed);
 }
 
 int open_descriptors() {
