@@ -69,8 +69,6 @@ constexpr std::array kTable = {
                 "Named tensors remembered, so that they need no full request again."),
     choice_row("algorithm", "auto", "auto|oneshot|direct|ring",
                "The all-reduce algorithm; auto picks by size and number of ranks."),
-    integer_row("segment_bytes", "262144", 4096, std::int64_t{1} << 30,
-                "Bytes of one pipelined piece of a large tensor."),
     integer_row("streams", "2", 1, 16, "TCP connections for data to each peer."),
     text_row("timeline", "A folder for one Chrome-trace file per rank; empty: no trace."),
     choice_row("log_level", "warning", "error|warning|info|debug", "The least urgent line shown."),

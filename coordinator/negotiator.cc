@@ -296,25 +296,15 @@ void Negotiator::rank_leaves(const Notice& notice) {
   }
 }
 
-// To every linked rank but the one it came from: members and, between leaders, the root.
+// To every linked rank but the one it came from.
 void Negotiator::spread(const Notice& notice, int except) {
-  std::set<int> linked;
-  if (leader_ != rank_) {
-    linked.insert(leader_);
-  } else {
-    for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) linked.insert(rank);
-    if (rank_ == Topology::kRoot) {
-      for (const int rank : topology_.leaders()) linked.insert(rank);
-    } else {
-      linked.insert(Topology::kRoot);
-    }
-  }
-  for (const int rank : linked) {
-    if (rank != rank_ && rank != except) frame_to(rank).notices.push_back(notice);
+  for (const int rank : topology_.linked_ranks(rank_)) {
+    if (rank != except) frame_to(rank).notices.push_back(notice);
   }
 }
 
 void Negotiator::tick(Nanos now) {
+  if (!membership_.broken().is_ok()) return;  // nothing waits any more
   member_.tick(now);
   if (leader_role_) leader_role_->tick(now);
   if (host_sequencer_) host_sequencer_->tick(now);
@@ -322,6 +312,7 @@ void Negotiator::tick(Nanos now) {
 }
 
 Nanos Negotiator::next_deadline(Nanos now) const {
+  if (!membership_.broken().is_ok()) return kNever;
   Nanos next = member_.next_deadline();
   if (leader_role_) next = std::min(next, leader_role_->next_deadline());
   if (host_sequencer_) next = std::min(next, host_sequencer_->next_deadline(now));
@@ -380,6 +371,14 @@ std::vector<Action> Negotiator::drain(Nanos now) {
   }
   flush_frames();
   return std::exchange(actions_, {});
+}
+
+void Negotiator::beat() {
+  for (const int rank : topology_.linked_ranks(rank_)) {
+    Frame frame;
+    frame.generation = membership_.generation();
+    actions_.emplace_back(SendFrame{rank, encode(frame)});
+  }
 }
 
 Frame& Negotiator::frame_to(int rank) { return outgoing_[rank]; }

@@ -78,6 +78,8 @@ class Negotiator {
   // This rank itself can go on no more: tells the others.
   void fail(const Status& cause);
   void tick(Nanos now);
+  // Says to every linked rank that this one is alive.
+  void beat();
 
   // What follows from all that: to be called after any of the above, until it returns nothing.
   [[nodiscard]] std::vector<Action> drain(Nanos now);

@@ -50,6 +50,20 @@ class Topology {
     return ranks;
   }
 
+  // Whom `rank` speaks with: a member with its leader, a leader with its members and the root, the
+  // root with all leaders.
+  [[nodiscard]] std::vector<int> linked_ranks(int rank) const {
+    std::vector<int> linked;
+    for (int other = 0; other < size(); ++other) {
+      const bool of_my_host = is_leader(rank) && leader_of(other) == rank;
+      const bool between_leaders =
+          is_leader(rank) && is_leader(other) && (rank == kRoot || other == kRoot);
+      const bool my_leader = leader_of(rank) == other;
+      if (other != rank && (of_my_host || between_leaders || my_leader)) linked.push_back(other);
+    }
+    return linked;
+  }
+
   [[nodiscard]] std::vector<std::uint32_t> set_ids() const {
     std::vector<std::uint32_t> ids;
     for (const auto& [id, ranks] : sets_) ids.push_back(id);

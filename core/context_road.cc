@@ -20,7 +20,7 @@ namespace {
 // Options that must be equal everywhere: rank 0's values count.
 constexpr std::array<std::string_view, 8> kSharedOptions = {
     "algorithm", "cache_capacity",   "fusion_tensor_bytes", "fusion_threshold_bytes",
-    "streams",   "stall_warning_ms", "stall_abort_ms",      "segment_bytes"};
+    "streams",   "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms"};
 
 std::string shared_settings(const Config& config) {
   std::string settings;

@@ -14,11 +14,21 @@ constexpr Nanos kBetweenLooks = 1ms;  // at time limits, which cost a walk over 
 bool Engine::tick(Nanos now) {
   bool moved = take_commands(now);
   moved = take_events(now) || moved;
-  if (now >= next_look_) {
-    if (negotiator_.next_deadline(now) <= now) negotiator_.tick(now);
-    next_look_ = now + kBetweenLooks;
-  }
+  if (now >= next_look_) keep_time(now);
   return act(now) || moved;
+}
+
+// After the events, so that a rank that was itself held up hears first what waits for it.
+void Engine::keep_time(Nanos now) {
+  next_look_ = now + kBetweenLooks;
+  if (negotiator_.next_deadline(now) <= now) negotiator_.tick(now);
+  if (liveness_.take_beat(now)) negotiator_.beat();
+  for (const int rank : liveness_.take_silent(now)) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
+    negotiator_.peer_lost(rank, "silent for " + std::to_string(ms.count()) +
+                                    " ms: frozen, or cut off from the network. Raise "
+                                    "KOLO_PEER_TIMEOUT_MS if it was only slow");
+  }
 }
 
 bool Engine::take_commands(Nanos now) {
@@ -55,12 +65,16 @@ bool Engine::take_events(Nanos now) {
     moved = true;
     switch (event->kind) {
       case ControlEvent::Kind::kFrame: {
+        liveness_.heard(event->rank, now);
         const Status status = negotiator_.receive(event->rank, event->bytes, now);
         if (!status) negotiator_.fail(status);
         break;
       }
-      case ControlEvent::Kind::kClosed: break;  // said goodbye before
-      case ControlEvent::Kind::kLost: negotiator_.peer_lost(event->rank, event->bytes); break;
+      case ControlEvent::Kind::kClosed: liveness_.forget(event->rank); break;
+      case ControlEvent::Kind::kLost:
+        liveness_.forget(event->rank);
+        negotiator_.peer_lost(event->rank, event->bytes);
+        break;
     }
   }
   return moved;

@@ -4,12 +4,14 @@
 // tick() never blocks. Threads: the driver only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/log.h"
+#include "coordinator/liveness.h"
 #include "coordinator/negotiator.h"
 #include "core/completions.h"
 #include "core/executor.h"
@@ -28,9 +30,16 @@ class Engine {
     Logger& logger;
   };
 
-  Engine(Topology topology, int rank, std::uint64_t generation, const SequencerOptions& options,
-         const Parts& parts)
-      : negotiator_(std::move(topology), rank, generation, options), parts_(parts) {}
+  struct Options {
+    SequencerOptions sequencer;
+    Nanos peer_timeout = 5s;
+  };
+
+  Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
+         const Parts& parts, Nanos now)
+      : negotiator_(topology, rank, generation, options.sequencer),
+        liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
+        parts_(parts) {}
 
   void set_trace(Trace* trace) { trace_ = trace; }
 
@@ -42,7 +51,9 @@ class Engine {
   void break_with(const Status& cause);
 
   // When tick() has something to do without any event, at the latest.
-  [[nodiscard]] Nanos next_deadline(Nanos now) const { return negotiator_.next_deadline(now); }
+  [[nodiscard]] Nanos next_deadline(Nanos now) const {
+    return std::min(negotiator_.next_deadline(now), liveness_.next_deadline());
+  }
   [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
   // Some rank (perhaps this one) has said goodbye.
   [[nodiscard]] bool leaving() const { return leaving_; }
@@ -53,11 +64,13 @@ class Engine {
   bool take_commands(Nanos now);
   bool take_events(Nanos now);
   bool act(Nanos now);
+  void keep_time(Nanos now);
   void submit(RequestPtr request, Nanos now);
   void execute(Plan plan, Nanos now);
   void finish(Ticket ticket, const Status& status);
 
   Negotiator negotiator_;
+  Liveness liveness_;
   Parts parts_;
   Trace* trace_ = nullptr;
   std::unordered_map<Ticket, RequestPtr> negotiating_;
