@@ -8,7 +8,9 @@ set -euo pipefail
 scripts/setup.sh build bench
 configure release
 # Anew each time: it looks for the peers, which may have been installed just now.
-cmake -B build/release -DKOLO_BUILD_BENCH=ON | grep "bench:" || true
+log=build/bench.configure.log
+cmake -S . -B build/release -DKOLO_BUILD_BENCH=ON > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+grep "bench:" "$log" || true
 say "building the benchmark and its workers"
 cmake --build --preset release --target allreduce_peers
 for ranks in 2 4; do
