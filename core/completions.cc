@@ -14,7 +14,7 @@ void Completions::finish(const RequestPtr& request, const Status& status) {
   if (!request->callbacks.empty()) {
     const std::lock_guard lock(mutex_);
     for (const CompletionCallback& callback : request->callbacks) {
-      due_.push_back({callback, status});
+      due_.push_back({request->unit, callback, status});
     }
     queued_.store(true, std::memory_order_release);
   }
@@ -30,7 +30,14 @@ void Completions::run_callbacks() {
     due.swap(due_);
     queued_.store(false, std::memory_order_release);
   }
-  for (const Due& one : due) one.callback(one.status);
+  for (const Due& one : due) {
+    try {
+      one.callback(one.status);
+    } catch (...) {
+      logger_.error("the callback of " + unit_text(*one.unit) +
+                    " threw an exception, which is ignored. Catch it inside the callback");
+    }
+  }
 }
 
 void Completions::sleep(Nanos limit, const std::function<bool()>& awake) {

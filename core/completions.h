@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/request_state.h"
 #include "core/tensor_queue.h"
 #include "core/trace.h"
@@ -19,7 +20,8 @@ namespace kolo::internal {
 
 class Completions {
  public:
-  Completions(TensorQueue& queue, const Clock& clock) : queue_(queue), clock_(clock) {}
+  Completions(TensorQueue& queue, const Clock& clock, Logger& logger)
+      : queue_(queue), clock_(clock), logger_(logger) {}
   void set_trace(Trace* trace) { trace_ = trace; }
   // Called when a callback has been queued.
   void set_callback_wake(std::function<void()> wake) { wake_ = std::move(wake); }
@@ -27,7 +29,8 @@ class Completions {
   // Exactly once per run of a request; a second time is a Bug.
   void finish(const RequestPtr& request, const Status& status);
 
-  // Runs what is queued, on the calling thread, with no lock held.
+  // Runs what is queued, on the calling thread, with no lock held. What a callback throws is
+  // logged and goes no further.
   void run_callbacks();
   [[nodiscard]] bool has_callbacks() const { return queued_.load(std::memory_order_acquire); }
 
@@ -37,12 +40,14 @@ class Completions {
 
  private:
   struct Due {
+    UnitPtr unit;
     CompletionCallback callback;
     Status status;
   };
 
   TensorQueue& queue_;
   const Clock& clock_;
+  Logger& logger_;
   Trace* trace_ = nullptr;
   std::function<void()> wake_;
   std::atomic<int> sleepers_{0};
