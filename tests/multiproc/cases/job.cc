@@ -1,0 +1,112 @@
+#include "tests/multiproc/cases/job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace kolo::cases {
+
+void fail(const std::string& what) {
+  const char* rank = std::getenv("KOLO_RANK");
+  std::fprintf(stderr, "case_ranks: rank %s: %s (last error: %s)\n", rank == nullptr ? "?" : rank,
+               what.c_str(), kolo_last_error());
+  std::fflush(nullptr);
+  ::_exit(kFailed);
+}
+
+void expect_status(kolo_status got, kolo_status want, std::string_view what) {
+  if (got == want) return;
+  fail(std::string(what) + ": " + kolo_status_string(got) + " instead of " +
+       kolo_status_string(want));
+}
+
+void expect_text_in(std::string_view text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts) {
+    if (text.find(part) == std::string_view::npos) {
+      fail("no \"" + std::string(part) + "\" in the text \"" + std::string(text) + "\"");
+    }
+  }
+}
+
+void expect_text(std::initializer_list<std::string_view> parts) {
+  expect_text_in(kolo_last_error(), parts);
+}
+
+void Stopwatch::expect_between(double least, double most, std::string_view what) const {
+  const double passed = seconds();
+  if (passed >= least && passed <= most) return;
+  fail(std::string(what) + " after " + std::to_string(passed) + " s, not " + std::to_string(least) +
+       " to " + std::to_string(most));
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+int repetitions(int full) {
+  const char* wish = std::getenv("KOLO_TEST_LONG");
+  return wish != nullptr && std::strcmp(wish, "1") == 0 ? full : std::max(20, full / 10);
+}
+
+kolo_options named(const char* name) {
+  kolo_options options = KOLO_OPTIONS_INIT;
+  options.name = name;
+  return options;
+}
+
+Job::Job() {
+  expect_status(kolo_init(nullptr, &context_), KOLO_OK, "kolo_init");
+  rank_ = kolo_rank(context_);
+  size_ = kolo_size(context_);
+}
+
+void Job::expect_size(int size) const {
+  if (size_ != size) fail("this case needs " + std::to_string(size) + " ranks");
+}
+
+kolo_request Job::submit_raw(const kolo_options& options, void* values, std::size_t count,
+                             kolo_dtype dtype, kolo_op op) const {
+  kolo_request request = KOLO_REQUEST_NULL;
+  expect_status(kolo_allreduce(context_, values, values, count, dtype, op, &options, &request),
+                KOLO_OK, "kolo_allreduce");
+  return request;
+}
+
+kolo_request Job::broadcast(const char* name, void* values, std::size_t count, kolo_dtype dtype,
+                            int root) const {
+  const kolo_options options = named(name);
+  kolo_request request = KOLO_REQUEST_NULL;
+  expect_status(kolo_broadcast(context_, values, values, count, dtype, root, &options, &request),
+                KOLO_OK, "kolo_broadcast");
+  return request;
+}
+
+void Job::finish(kolo_request request, kolo_status want) const {
+  constexpr std::int64_t kLimitMs = 30'000;
+  expect_status(kolo_wait(context_, &request, kLimitMs), want, "kolo_wait");
+  KOLO_EXPECT(request == KOLO_REQUEST_NULL);
+}
+
+void Job::finish_soon(kolo_request request, kolo_status want) const {
+  const Stopwatch watch;
+  finish(request, want);
+  watch.expect_between(0, 1, "the wait ended");
+}
+
+void Job::probe() const {
+  std::int64_t value = rank_ + 1;
+  const kolo_options options = named("probe");
+  expect_status(
+      kolo_allreduce(context_, &value, &value, 1, KOLO_INT64, KOLO_SUM, &options, nullptr), KOLO_OK,
+      "the probe");
+  KOLO_EXPECT(value == std::int64_t{size_} * (size_ + 1) / 2);
+}
+
+void Job::shutdown() const {
+  expect_status(kolo_shutdown(context_), KOLO_OK, "kolo_shutdown");
+  expect_status(kolo_shutdown(context_), KOLO_NOT_INITIALIZED, "a second kolo_shutdown");
+}
+
+}  // namespace kolo::cases
