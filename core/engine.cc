@@ -21,7 +21,10 @@ bool Engine::tick(Nanos now) {
 // After the events, so that a rank that was itself held up hears first what waits for it.
 void Engine::keep_time(Nanos now) {
   next_look_ = now + kBetweenLooks;
-  if (negotiator_.next_deadline(now) <= now) negotiator_.tick(now);
+  if (next_due(now) <= now) {
+    due_ = kNever;
+    negotiator_.tick(now);
+  }
   if (liveness_.take_beat(now)) negotiator_.beat();
   for (const int rank : liveness_.take_silent(now)) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());

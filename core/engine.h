@@ -51,8 +51,8 @@ class Engine {
   void break_with(const Status& cause);
 
   // When tick() has something to do without any event, at the latest.
-  [[nodiscard]] Nanos next_deadline(Nanos now) const {
-    return std::min(negotiator_.next_deadline(now), liveness_.next_deadline());
+  [[nodiscard]] Nanos next_deadline(Nanos now) {
+    return std::min(next_due(now), liveness_.next_deadline());
   }
   [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
   // Some rank (perhaps this one) has said goodbye.
@@ -65,6 +65,8 @@ class Engine {
   bool take_events(Nanos now);
   bool act(Nanos now);
   void keep_time(Nanos now);
+  // Once its time has come, the negotiator may name a later one: what it said first counts.
+  Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
   void submit(RequestPtr request, Nanos now);
   void execute(Plan plan, Nanos now);
   void finish(Ticket ticket, const Status& status);
@@ -75,6 +77,7 @@ class Engine {
   Trace* trace_ = nullptr;
   std::unordered_map<Ticket, RequestPtr> negotiating_;
   Nanos next_look_{0};
+  Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
   bool leaving_ = false;
   bool said_goodbye_ = false;
   std::uint64_t operations_ = 0;
