@@ -72,6 +72,9 @@ Child::Child(const std::vector<std::string>& arguments, const RunOptions& option
   pid_ = ::fork();
   if (pid_ == 0) {
     ::setpgid(0, 0);
+    // Ignored where the tests run in the background; a shell could not trap it then.
+    ::signal(SIGINT, SIG_DFL);
+    ::signal(SIGQUIT, SIG_DFL);
     const int null_fd = ::open("/dev/null", O_RDONLY);
     ::dup2(null_fd, 0);
     if (options.close_stdin) ::close(0);
