@@ -130,7 +130,8 @@ Result<UnitPtr> get(const wire::Unit& from) {
     if (!spec) return spec.status();
     unit->tensors.push_back(*std::move(spec));
   }
-  if (unit->tensors.size() != 1 && !unit->group) return malformed("a unit of other than one tensor");
+  if (unit->tensors.size() != 1 && !unit->group)
+    return malformed("a unit of other than one tensor");
   return UnitPtr(std::move(unit));
 }
 

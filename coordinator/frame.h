@@ -17,7 +17,7 @@
 namespace kolo::internal {
 
 struct Fact {
-  UnitPtr unit;          // first sight; else null and the id speaks
+  UnitPtr unit;  // first sight; else null and the id speaks
   std::uint64_t id = 0;
   bool parity = false;
   std::vector<int> ranks;  // empty: the sender
@@ -84,8 +84,8 @@ struct Frame {
   std::vector<Notice> notices;
 
   [[nodiscard]] bool empty() const {
-    return facts.empty() && toggles.empty() && joined.empty() && expired.empty() &&
-           items.empty() && notices.empty();
+    return facts.empty() && toggles.empty() && joined.empty() && expired.empty() && items.empty() &&
+           notices.empty();
   }
 };
 

@@ -42,6 +42,9 @@ Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
 void Leader::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
   const UnitKey& key = unit->key;
   if (is_told(rank, key)) return;
+  // The word that an earlier submission has expired must not meet this one.
+  std::erase_if(report_.expired,
+                [&](const Expiry& expiry) { return expiry.rank == rank && expiry.key == key; });
   if (streaming_.contains(key)) {
     tell({unit, id, {rank}});
     return;
@@ -73,9 +76,8 @@ void Leader::tell(const Variant& variant) {
   }
   for (const bool parity : {false, true}) {
     std::vector<int> ranks = variant.ranks;
-    std::erase_if(ranks, [&](int rank) {
-      return toggles_.ordered_parity(variant.id, rank) == parity;
-    });
+    std::erase_if(ranks,
+                  [&](int rank) { return toggles_.ordered_parity(variant.id, rank) == parity; });
     if (ranks.empty()) continue;
     if (ranks == local_ranks(key.process_set)) {
       report_.toggles.push_back({variant.id, parity});
@@ -148,8 +150,8 @@ void Leader::observe(const Item& item) {
   } else if (const auto* evict = std::get_if<Evict>(&item)) {
     const UnitKey& key = toggles_.unit_of(evict->id)->key;
     const PendingUnit* pending = table_.find(key);
-    std::vector<int> taken = pending == nullptr ? std::vector<int>{}
-                                                : pending->present_by(evict->id);
+    std::vector<int> taken =
+        pending == nullptr ? std::vector<int>{} : pending->present_by(evict->id);
     if (const auto told = told_.find(key); told != told_.end()) {
       taken.insert(taken.end(), told->second.begin(), told->second.end());
     }

@@ -9,8 +9,8 @@ namespace kolo::internal {
 namespace {
 
 Status bad_order(const std::string& what) {
-  return {StatusCode::kInternal, "the ordered stream breaks the protocol: " + what +
-                                     ". All ranks must run the same kolo"};
+  return {StatusCode::kInternal,
+          "the ordered stream breaks the protocol: " + what + ". All ranks must run the same kolo"};
 }
 
 bool contains(const std::vector<int>& ranks, int rank) {
@@ -46,8 +46,9 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
     const bool before_was_refused = before.ticket == 0;
     if (!before_was_refused || before.next || ticket == 0) {
       return {StatusCode::kDuplicateName,
-              unit_text(*unit) + ": an operation of this name is still under way on this rank. "
-                                 "Wait for it, or use another name"};
+              unit_text(*unit) +
+                  ": an operation of this name is still under way on this rank. "
+                  "Wait for it, or use another name"};
     }
     before.next.emplace(ticket, std::move(unit));
     before.next_deadline = deadline;
@@ -63,6 +64,9 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
 }
 
 void Member::publish(Pending& pending) {
+  // The word that an earlier submission has expired must not meet this one.
+  std::erase_if(report_.expired,
+                [&](const Expiry& expiry) { return expiry.key == pending.unit->key; });
   const auto known = id_of_.find(pending.unit->key);
   if (known != id_of_.end()) {
     const Known& cached = by_id_.at(known->second);
@@ -106,8 +110,7 @@ Nanos Member::next_deadline() const {
   return next;
 }
 
-Status Member::apply(const Item& item, std::optional<Plan>& plan,
-                     std::vector<Finished>& finished) {
+Status Member::apply(const Item& item, std::optional<Plan>& plan, std::vector<Finished>& finished) {
   if (const auto* run = std::get_if<Run>(&item)) return apply_run(*run, plan);
   if (const auto* evict = std::get_if<Evict>(&item)) return apply_evict(evict->id);
   if (const auto* failure = std::get_if<Failure>(&item)) {
@@ -192,8 +195,7 @@ void Member::finish_pending(const UnitKey& key) {
   const Pending pending = std::move(it->second);
   pending_.erase(it);
   if (!pending.next) return;
-  const Status submitted =
-      submit(pending.next->first, pending.next->second, pending.next_deadline);
+  const Status submitted = submit(pending.next->first, pending.next->second, pending.next_deadline);
   KOLO_CHECK(submitted.is_ok());
   join_when_published(key.process_set);
 }

@@ -67,7 +67,7 @@ class Member {
     Ticket ticket = 0;
     UnitPtr unit;
     Nanos deadline = kNever;
-    bool expired = false;  // has been published as expired
+    bool expired = false;                            // has been published as expired
     std::optional<std::pair<Ticket, UnitPtr>> next;  // waits behind a refused submission
     Nanos next_deadline = kNever;
   };

@@ -46,8 +46,13 @@ struct Attribute {
   Describe describe;
 };
 constexpr Attribute kAttributes[] = {
-    {"operation", kind_of}, {"dtype", dtype_of}, {"op", op_of}, {"shape", shape_of},
-    {"count", count_of},    {"root", root_of},   {"prescale/postscale", scales_of},
+    {"operation", kind_of},
+    {"dtype", dtype_of},
+    {"op", op_of},
+    {"shape", shape_of},
+    {"count", count_of},
+    {"root", root_of},
+    {"prescale/postscale", scales_of},
 };
 
 // "names a, b, c (3 members)" of a group; "no group" of a single tensor.
@@ -119,10 +124,10 @@ Status check_agreement(const PendingUnit& pending) {
   const std::string name = name_of(first);
   for (const Variant& variant : variants) {
     if (variant.unit->invalid.empty()) continue;
-    return {StatusCode::kMismatch,
-            name + ": " + ranks_text(variant.ranks) + " refused it (" + variant.unit->invalid +
-                ")" + (difference.empty() ? "" : "; " + difference) +
-                ". Correct the call on that rank; no buffer was changed"};
+    return {StatusCode::kMismatch, name + ": " + ranks_text(variant.ranks) + " refused it (" +
+                                       variant.unit->invalid + ")" +
+                                       (difference.empty() ? "" : "; " + difference) +
+                                       ". Correct the call on that rank; no buffer was changed"};
   }
   if (difference.empty()) return Status::ok();
   return {StatusCode::kMismatch,
@@ -133,9 +138,8 @@ Status check_agreement(const PendingUnit& pending) {
 Status check_absent(const Unit& unit, const std::vector<int>& absent) {
   if (absent.empty()) return Status::ok();
   for (const TensorSpec& spec : unit.tensors) {
-    const bool root_absent =
-        spec.kind == OpKind::kBroadcast &&
-        std::find(absent.begin(), absent.end(), spec.root) != absent.end();
+    const bool root_absent = spec.kind == OpKind::kBroadcast &&
+                             std::find(absent.begin(), absent.end(), spec.root) != absent.end();
     if (root_absent) {
       return invalid_argument(unit_text(unit) + ": its root, rank " + std::to_string(spec.root) +
                               ", has joined and has nothing to send. Choose another root");

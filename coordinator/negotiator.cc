@@ -53,8 +53,8 @@ Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
       membership_(generation),
       member_(topology_, rank) {
   if (leader_ == rank_) {
-    leader_role_ = std::make_unique<Leader>(topology_, topology_.host_of(rank_),
-                                            leader_patience(options));
+    leader_role_ =
+        std::make_unique<Leader>(topology_, topology_.host_of(rank_), leader_patience(options));
     host_sequencer_ = std::make_unique<Sequencer>(topology_, options, true);
   }
   if (rank_ == Topology::kRoot) {
@@ -91,9 +91,7 @@ void Negotiator::abort(const std::string& reason) {
   hear({Notice::Kind::kAbort, rank_, reason, {}}, rank_);
 }
 
-void Negotiator::goodbye() {
-  hear({Notice::Kind::kGoodbye, rank_, {}, member_.runs()}, rank_);
-}
+void Negotiator::goodbye() { hear({Notice::Kind::kGoodbye, rank_, {}, member_.runs()}, rank_); }
 
 void Negotiator::peer_lost(int rank, const std::string& reason) {
   if (membership_.has_left(rank)) return;
@@ -121,8 +119,8 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
   const bool from_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
   const bool from_leader = rank_ == Topology::kRoot && topology_.is_leader(from);
   if (reports && !from_member && !from_leader) return bad("a report to the wrong rank");
-  const bool from_above = from != rank_ &&
-                          (from == leader_ || (leader_ == rank_ && from == Topology::kRoot));
+  const bool from_above =
+      from != rank_ && (from == leader_ || (leader_ == rank_ && from == Topology::kRoot));
   if (!frame.items.empty() && !from_above) return bad("an order from the wrong rank");
   const auto is_roots = [this](const Item& item) { return crosses_hosts(item, topology_); };
   if (leader_ == rank_ && !std::all_of(frame.items.begin(), frame.items.end(), is_roots)) {
@@ -219,8 +217,7 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
     if (fact.unit) {
       root_sequencer_->add(fact.ranks, fact.unit, now);
     } else {
-      KOLO_RETURN_IF_ERROR(
-          root_sequencer_->add_toggle(fact.ranks, {fact.id, fact.parity}, now));
+      KOLO_RETURN_IF_ERROR(root_sequencer_->add_toggle(fact.ranks, {fact.id, fact.parity}, now));
     }
   }
   for (const Toggle& toggle : report.toggles) {
@@ -266,10 +263,10 @@ void Negotiator::hear(const Notice& notice, int from) {
     rank_leaves(notice);
     return;
   }
-  const Status cause = notice.kind == Notice::Kind::kLost
-                           ? kolo::internal::peer_lost(notice.text)
-                           : aborted("rank " + std::to_string(notice.rank) +
-                                     " ended the context: " + notice.text);
+  const Status cause =
+      notice.kind == Notice::Kind::kLost
+          ? kolo::internal::peer_lost(notice.text)
+          : aborted("rank " + std::to_string(notice.rank) + " ended the context: " + notice.text);
   if (!membership_.break_with(cause)) return;
   spread(notice, from);
   for (const Ticket ticket : member_.give_up([](std::uint32_t) { return true; })) {

@@ -106,10 +106,10 @@ class Negotiator {
   int leader_;
   Membership membership_;
   Member member_;
-  std::unique_ptr<Leader> leader_role_;           // on the leader of a host
-  std::unique_ptr<Sequencer> host_sequencer_;     // on the leader of a host
-  std::unique_ptr<Sequencer> root_sequencer_;     // on the root
-  std::map<int, Frame> outgoing_;                 // by linked rank
+  std::unique_ptr<Leader> leader_role_;        // on the leader of a host
+  std::unique_ptr<Sequencer> host_sequencer_;  // on the leader of a host
+  std::unique_ptr<Sequencer> root_sequencer_;  // on the root
+  std::map<int, Frame> outgoing_;              // by linked rank
   std::vector<Action> actions_;
 };
 

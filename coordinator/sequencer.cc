@@ -150,8 +150,8 @@ void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
                       std::vector<Item>& items) {
   items.emplace_back(Evict{cached.id});
   cache_.erase(cached.id);
-  toggles_.retire(cached.id, pending == nullptr ? std::vector<int>{}
-                                                : pending->present_by(cached.id));
+  toggles_.retire(cached.id,
+                  pending == nullptr ? std::vector<int>{} : pending->present_by(cached.id));
 }
 
 // One ready unit: a failure (to `before`), or a member of `run`.

@@ -10,6 +10,7 @@ constexpr Nanos kBetweenWarnings = 1s;
 constexpr int kReminderFactor = 10;
 constexpr std::size_t kNamesShown = 10;
 constexpr std::size_t kNameBytesShown = 100;
+constexpr std::size_t kLineBytes = 1900;  // with the words around it, a warning is below 2 KiB
 
 std::string seconds_text(Nanos duration) {
   char text[32];
@@ -28,10 +29,13 @@ std::string warning_text(const std::vector<const LateUnit*>& late, Nanos now) {
   std::string text = "stall: " + std::to_string(late.size()) +
                      (late.size() == 1 ? " operation waits" : " operations wait") +
                      " for ranks that have not submitted: ";
-  for (std::size_t i = 0; i < late.size() && i < kNamesShown; ++i) {
-    text += (i == 0 ? "" : "; ") + line_of(*late[i], now);
+  std::size_t shown = 0;
+  for (; shown < late.size() && shown < kNamesShown; ++shown) {
+    const std::string line = (shown == 0 ? "" : "; ") + line_of(*late[shown], now);
+    if (text.size() + line.size() > kLineBytes) break;
+    text += line;
   }
-  if (late.size() > kNamesShown) text += "; ...";
+  if (shown < late.size()) text += "; ...";
   return text + ". Those ranks are late, or the ranks disagree about names";
 }
 

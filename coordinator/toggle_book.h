@@ -23,13 +23,13 @@ class ToggleBook {
   static constexpr std::size_t kRetiredMax = 65536;
 
   enum class Answer {
-    kCounts,         // the rank has submitted the unit, by its id
-    kCountsInFull,   // the same, of a retired id
-    kStale,          // nothing new
-    kUnknown,        // no such id: the peer breaks the protocol
+    kCounts,        // the rank has submitted the unit, by its id
+    kCountsInFull,  // the same, of a retired id
+    kStale,         // nothing new
+    kUnknown,       // no such id: the peer breaks the protocol
   };
 
-  void introduce(std::uint64_t id, UnitPtr unit);  // parity starts at false
+  void introduce(std::uint64_t id, UnitPtr unit);                  // parity starts at false
   void ordered(std::uint64_t id, const std::vector<int>& absent);  // flips the others' parity
   // `taken`: ranks whose toggle of this id has been counted since it was last ordered.
   void retire(std::uint64_t id, const std::vector<int>& taken);
