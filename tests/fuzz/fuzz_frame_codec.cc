@@ -1,0 +1,110 @@
+// Control frames from a peer: the codec, and a negotiator that receives them as leader, as root and
+// as member. Nothing may crash, hang or throw; what is wrong is a Status, after which the context
+// is broken.
+//
+// Input: one byte of choices, then records of one choice byte, two length bytes and a frame. A
+// choice may also put a frame's bytes through decode and encode, give it the right generation and
+// shift its numbers, so that deep states are reached.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+#include "coordinator/negotiator.h"
+
+namespace kolo::internal {
+namespace {
+
+constexpr int kRanks = 5;
+
+Topology topology_of_test() {
+  Topology topology({0, 0, 1, 1, 2});
+  topology.add_process_set(1, {0, 1});
+  topology.add_process_set(2, {1, 2, 3});
+  topology.add_process_set(3, {2, 3});
+  return topology;
+}
+
+UnitPtr unit_named(char letter, std::uint32_t set) {
+  auto unit = std::make_shared<Unit>();
+  unit->key = {set, std::string(1, letter)};
+  TensorSpec spec;
+  spec.name = unit->key.name;
+  spec.count = 4;
+  spec.shape = {4};
+  unit->tensors = {spec};
+  return unit;
+}
+
+// The same frame as a peer could have made it, with ranks and ids in reach.
+std::string adapt(Frame frame, int from, unsigned choice) {
+  frame.generation = 1;
+  for (Fact& fact : frame.facts) {
+    for (int& rank : fact.ranks) rank %= kRanks;
+    if ((choice & 8) != 0) fact.ranks = {from};
+    if (fact.unit == nullptr) fact.id %= 16;
+  }
+  for (Toggle& toggle : frame.toggles) toggle.id %= 16;
+  for (Joined& joined : frame.joined) joined.rank = from;
+  for (Expiry& expiry : frame.expired) expiry.rank = from;
+  for (Notice& notice : frame.notices) notice.rank %= kRanks;
+  for (Item& item : frame.items) {
+    if (auto* run = std::get_if<Run>(&item)) {
+      for (UnitOrder& order : run->units) order.id %= 16;
+      if ((choice & 16) != 0) run->cuts.clear();
+    }
+    if (auto* evict = std::get_if<Evict>(&item)) evict->id %= 16;
+  }
+  return encode(frame);
+}
+
+void check_codec(std::string_view bytes) {
+  const Result<Frame> frame = decode(bytes);
+  if (!frame) return;
+  const Result<Frame> again = decode(encode(*frame));
+  if (!again || encode(*again) != encode(*frame)) std::abort();
+}
+
+void check_rank(int rank, std::string_view input) {
+  const Topology topology = topology_of_test();
+  Negotiator negotiator(topology, rank, 1, {.cache_capacity = 2, .fusion = {}});
+  Ticket ticket = 0;
+  for (const std::uint32_t set : topology.set_ids()) {
+    if (!topology.in_set(set, rank)) continue;
+    for (const char letter : {'a', 'b'}) {
+      static_cast<void>(negotiator.submit(++ticket, unit_named(letter, set), 1ms).is_ok());
+    }
+  }
+  Nanos now{0};
+  static_cast<void>(negotiator.drain(now));
+  while (input.size() >= 3) {
+    const auto choice = static_cast<unsigned char>(input[0]);
+    const std::size_t size = std::min<std::size_t>(
+        static_cast<unsigned char>(input[1]) << 8 | static_cast<unsigned char>(input[2]),
+        input.size() - 3);
+    const std::string_view bytes = input.substr(3, size);
+    input.remove_prefix(3 + size);
+    const int from = (rank + 1 + choice % (kRanks - 1)) % kRanks;
+    const Result<Frame> frame = decode(bytes);
+    const bool adapted = frame.is_ok() && (choice & 128) == 0;
+    const std::string sent = adapted ? adapt(*frame, from, choice) : std::string(bytes);
+    now += 100us;
+    if (const Status status = negotiator.receive(from, sent, now); !status) {
+      negotiator.fail(status);
+    }
+    negotiator.tick(now);
+    static_cast<void>(negotiator.drain(now));
+    if (!negotiator.broken().is_ok()) return;
+  }
+}
+
+}  // namespace
+}  // namespace kolo::internal
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  kolo::internal::check_codec(input);
+  for (const int rank : {0, 1, 2, 3}) kolo::internal::check_rank(rank, input);
+  return 0;
+}

@@ -1,0 +1,158 @@
+#include "tests/sim/data.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "base/check.h"
+#include "ops/reduce_kernels.h"
+#include "tests/sim/random.h"
+
+namespace kolo::internal {
+namespace {
+
+template <typename T>
+T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::kProd: return a * b;
+    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg: break;
+  }
+  return a + b;
+}
+
+template <typename T>
+using Leaf = std::optional<T>;
+
+// T over values [0, n): the left part is the largest power of two below n.
+template <typename T>
+Leaf<T> tree(ReduceOp op, std::span<const Leaf<T>> values) {
+  if (values.size() == 1) return values[0];
+  const std::size_t left = std::bit_floor(values.size() - 1);
+  const Leaf<T> a = tree(op, values.first(left));
+  const Leaf<T> b = tree(op, values.subspan(left));
+  if (!a || !b) return a ? a : b;
+  return combine(op, *a, *b);
+}
+
+// T over the ranks of each host, then over the hosts in the order of their first ranks.
+template <typename T>
+T tree_of_hosts(ReduceOp op, const std::vector<Leaf<T>>& values, std::span<const int> hosts) {
+  std::vector<int> order;
+  for (const int host : hosts) {
+    if (std::find(order.begin(), order.end(), host) == order.end()) order.push_back(host);
+  }
+  std::vector<Leaf<T>> partials;
+  for (const int host : order) {
+    std::vector<Leaf<T>> of_host;
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      if (hosts[i] == host) of_host.push_back(values[i]);
+    }
+    partials.push_back(tree<T>(op, of_host));
+  }
+  return *tree<T>(op, partials);
+}
+
+// i32: wraps; its average is exact, toward zero.
+std::uint32_t reduce_i32(ReduceOp op, const std::vector<Leaf<std::uint32_t>>& words,
+                         std::span<const int> hosts) {
+  std::vector<Leaf<std::int64_t>> values;
+  std::int64_t present = 0;
+  for (const auto& word : words) {
+    values.emplace_back();
+    if (!word) continue;
+    values.back() = std::bit_cast<std::int32_t>(*word);
+    ++present;
+  }
+  std::int64_t result = tree_of_hosts(op, values, hosts);
+  if (op == ReduceOp::kAvg) result /= present;
+  return static_cast<std::uint32_t>(static_cast<std::uint64_t>(result));
+}
+
+std::uint32_t reduce_f32(const TensorSpec& spec, const std::vector<Leaf<std::uint32_t>>& words,
+                         std::span<const int> hosts) {
+  std::vector<Leaf<float>> values;
+  float present = 0;
+  for (const auto& word : words) {
+    values.emplace_back();
+    if (!word) continue;
+    values.back() = std::bit_cast<float>(*word) * static_cast<float>(spec.prescale);
+    present += 1;
+  }
+  float result = tree_of_hosts(spec.op, values, hosts);
+  if (spec.op == ReduceOp::kAvg) result /= present;
+  return std::bit_cast<std::uint32_t>(result * static_cast<float>(spec.postscale));
+}
+
+}  // namespace
+
+Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec, bool inexact) {
+  Words words(spec.count);
+  std::uint64_t state = mix(
+      mix(static_cast<std::uint64_t>(op) << 20 | static_cast<std::uint64_t>(rank) << 8 | index));
+  for (std::uint32_t& word : words) {
+    state = mix(state);
+    const int small = static_cast<int>(state % 7) - 3;
+    if (spec.dtype == DataType::kInt32) {
+      word = static_cast<std::uint32_t>(small);
+    } else {
+      const float value = inexact ? static_cast<float>(static_cast<std::int64_t>(state >> 20)) *
+                                        (state & 8 ? 1e-9F : -1e-13F)
+                                  : static_cast<float>(small);
+      word = std::bit_cast<std::uint32_t>(value);
+    }
+  }
+  return words;
+}
+
+Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
+                          std::span<const int> hosts) {
+  Words result(spec.count);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    std::vector<Leaf<std::uint32_t>> words;
+    for (const Words& input : inputs) {
+      words.push_back(input.empty() ? Leaf<std::uint32_t>() : Leaf<std::uint32_t>(input[i]));
+    }
+    result[i] = spec.dtype == DataType::kInt32 ? reduce_i32(spec.op, words, hosts)
+                                               : reduce_f32(spec, words, hosts);
+  }
+  return result;
+}
+
+Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
+                      std::span<const int> hosts) {
+  std::size_t count = 0;
+  std::vector<bool> present;
+  std::vector<const std::byte*> inputs;
+  for (const Words& words : packed) {
+    present.push_back(!words.empty());
+    count = std::max(count, words.size());
+    inputs.push_back(reinterpret_cast<const std::byte*>(words.data()));
+  }
+  Words result(count);
+  if (count == 0) return result;
+  const ReductionOrder order = ReductionOrder(hosts).without_absent(present);
+  const AlignedBytes scratch = allocate_aligned(reduce_scratch_bytes(order.stack_depth()));
+  ReduceCall call;
+  call.steps = order.steps().data();
+  call.step_count = order.steps().size();
+  call.stack_depth = order.stack_depth();
+  call.inputs = inputs.data();
+  call.output = reinterpret_cast<std::byte*>(result.data());
+  call.count = count;
+  call.scale.contributors = order.contributors();
+  call.scratch = scratch.get();
+  reduce_kernel(spec.dtype, spec.op).reduce(call);
+  return result;
+}
+
+void scale(std::span<std::uint32_t> words, double by) {
+  if (by == 1.0) return;
+  for (std::uint32_t& word : words) {
+    word = std::bit_cast<std::uint32_t>(std::bit_cast<float>(word) * static_cast<float>(by));
+  }
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,32 @@
+// The data of simulated operations: what a rank gives, and what a result must be, bit by bit.
+// Pure functions. The reference is written plainly here; it shares no code with ops/.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "coordinator/topology.h"
+#include "coordinator/unit.h"
+
+namespace kolo::internal {
+
+// Elements are 32-bit words: the bits of an f32 or an i32.
+using Words = std::vector<std::uint32_t>;
+
+// What `rank` gives to tensor `index` of operation `op`; small whole numbers unless `inexact`.
+[[nodiscard]] Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec,
+                             bool inexact);
+
+// The contributions of one tensor, by place in `ranks` (ascending); empty for absent ranks.
+[[nodiscard]] Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
+                                        std::span<const int> hosts);
+
+// One fused operation over the concatenated tensors by the kernels of ops/: `packed` by place in
+// the process set, empty for absent ranks. Scales are the packer's business.
+[[nodiscard]] Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
+                                    std::span<const int> hosts);
+
+void scale(std::span<std::uint32_t> words, double by);  // f32 words; `by` is a power of two
+
+}  // namespace kolo::internal

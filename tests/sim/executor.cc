@@ -1,0 +1,237 @@
+#include "tests/sim/executor.h"
+
+#include <algorithm>
+
+#include "tests/sim/violation.h"
+
+namespace kolo::internal {
+namespace {
+
+std::string cut_text(const std::vector<std::string>& members, const std::vector<int>& absent) {
+  std::string text;
+  for (const std::string& member : members) text += member + " ";
+  return absent.empty() ? text : text + "without " + ranks_text(absent);
+}
+
+}  // namespace
+
+Executor::Executor(const Program& program, std::vector<std::vector<Submitted>>& submitted, End end)
+    : program_(program),
+      submitted_(submitted),
+      end_(std::move(end)),
+      queues_(submitted.size()),
+      next_(submitted.size()),
+      stopped_(submitted.size()) {}
+
+Submitted& Executor::submission(int rank, Ticket ticket) {
+  return submitted_[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(ticket) - 1);
+}
+
+std::vector<int> Executor::hosts_of(std::uint32_t process_set) const {
+  std::vector<int> hosts;
+  for (const int rank : program_.topology.ranks_of_set(process_set)) {
+    hosts.push_back(program_.topology.host_of(rank));
+  }
+  return hosts;
+}
+
+// The unit is ours, and what the program expects of the submission that it ends.
+void Executor::check_unit(int rank, const PlannedUnit& planned) const {
+  if (planned.run == 0 || planned.ticket == 0) return;
+  const auto& mine = submitted_[static_cast<std::size_t>(rank)];
+  const auto who = [&] { return "rank " + std::to_string(rank) + ", " + unit_text(*planned.unit); };
+  require(planned.ticket <= mine.size(), "one_end", [&] { return who() + ": unknown ticket"; });
+  const Submitted& submitted = mine[static_cast<std::size_t>(planned.ticket) - 1];
+  require(!submitted.ended, "one_end", [&] { return who() + ": ordered after it has ended"; });
+  require(*submitted.unit == *planned.unit, "same_plan",
+          [&] { return who() + ": the plan's unit is not the one that was submitted"; });
+  const Op& op = program_.ops[static_cast<std::size_t>(submitted.op)];
+  require(op.absent == planned.absent, "absent_ranks", [&] {
+    return who() + " (operation " + std::to_string(submitted.op) + "): expected without [" +
+           ranks_text(op.absent) + "], ordered without [" + ranks_text(planned.absent) + "]";
+  });
+}
+
+void Executor::execute(int rank, const Plan& plan) {
+  std::vector<UnitInPlan> places;
+  for (const PlannedUnit& planned : plan.units) {
+    check_unit(rank, planned);
+    for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) places.push_back({&planned, i});
+  }
+  for (const auto& members : plan.cuts) {
+    Cut cut;
+    for (const std::uint32_t place : members) {
+      const UnitInPlan& tensor = places.at(place);
+      cut.process_set = tensor.planned->unit->key.process_set;
+      cut.run = tensor.planned->run;
+      cut.absent = tensor.planned->absent;
+      cut.parts.push_back({tensor.planned->ticket, tensor.planned->unit, tensor.tensor});
+    }
+    if (cut.run != 0) enqueue(rank, std::move(cut));
+  }
+  advance(rank);
+}
+
+// Runs what can run now that the head of this rank's queue is new.
+void Executor::advance(int rank) {
+  std::vector<int> look = {rank};
+  while (!look.empty()) {
+    const int next = look.back();
+    look.pop_back();
+    if (queues_[static_cast<std::size_t>(next)].empty()) continue;
+    const auto& ranks =
+        program_.topology.ranks_of_set(queues_[static_cast<std::size_t>(next)].front().process_set);
+    if (run_head(next)) look.insert(look.end(), ranks.begin(), ranks.end());
+  }
+}
+
+void Executor::enqueue(int rank, Cut cut) {
+  cut.number = next_[static_cast<std::size_t>(rank)][cut.process_set]++;
+  std::vector<std::string> members;
+  for (const Part& part : cut.parts) {
+    members.push_back(part.unit->key.name + "/" + std::to_string(part.tensor));
+  }
+  std::string text = cut_text(members, cut.absent);
+  auto& plans = plans_[cut.process_set];
+  if (cut.number == plans.size()) {
+    plans.push_back(std::move(text));
+  } else {
+    require(plans[cut.number] == text, "same_plan", [&] {
+      return "process set " + std::to_string(cut.process_set) + ", operation " +
+             std::to_string(cut.number) + ": rank " + std::to_string(rank) + " runs [" + text +
+             "], another rank [" + plans[cut.number] + "]";
+    });
+  }
+  queues_[static_cast<std::size_t>(rank)].push_back(std::move(cut));
+}
+
+bool Executor::run_head(int rank) {
+  const Cut& mine = queues_[static_cast<std::size_t>(rank)].front();
+  const std::uint32_t set = mine.process_set;
+  const auto& ranks = program_.topology.ranks_of_set(set);
+  for (const int other : ranks) {
+    const auto& queue = queues_[static_cast<std::size_t>(other)];
+    if (stopped_[static_cast<std::size_t>(other)] || queue.empty()) return false;
+    if (queue.front().process_set != set || queue.front().number != mine.number) return false;
+  }
+  std::vector<Cut> cuts;
+  for (const int other : ranks) {
+    auto& queue = queues_[static_cast<std::size_t>(other)];
+    cuts.push_back(std::move(queue.front()));
+    queue.pop_front();
+  }
+  run(set, cuts);
+  return true;
+}
+
+// `cuts` by place in the process set: pack, reduce, unpack, compare.
+void Executor::run(std::uint32_t process_set, const std::vector<Cut>& cuts) {
+  const auto& ranks = program_.topology.ranks_of_set(process_set);
+  const std::vector<int> hosts = hosts_of(process_set);
+  const auto present = std::find_if(cuts.begin(), cuts.end(),
+                                    [](const Cut& cut) { return cut.parts.front().ticket != 0; });
+  require(present != cuts.end(), "absent_ranks", [] { return "a cut that nobody submitted"; });
+  const Part& lead = present->parts.front();
+  const TensorSpec& spec = lead.unit->tensors[lead.tensor];
+  ++executed_cuts_;
+  if (cuts.front().parts.size() > 1) ++fused_cuts_;
+
+  std::vector<Words> packed(cuts.size());
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    for (const Part& part : cuts[i].parts) {
+      if (part.ticket == 0) continue;
+      const int op = submission(ranks[i], part.ticket).op;
+      const TensorSpec& tensor = part.unit->tensors[part.tensor];
+      Words words = input_of(op, ranks[i], part.tensor, tensor,
+                             program_.ops[static_cast<std::size_t>(op)].inexact);
+      if (tensor.dtype == DataType::kFloat32) scale(words, tensor.prescale);
+      packed[i].insert(packed[i].end(), words.begin(), words.end());
+    }
+  }
+  Words result;
+  if (spec.kind == OpKind::kAllreduce) result = fused_allreduce(spec, packed, hosts);
+  if (spec.kind == OpKind::kAllgather) {
+    for (const Words& words : packed) result.insert(result.end(), words.begin(), words.end());
+  }
+  if (spec.kind == OpKind::kBroadcast) {
+    const auto root = std::find(ranks.begin(), ranks.end(), spec.root);
+    result = packed[static_cast<std::size_t>(root - ranks.begin())];
+  }
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    std::size_t at = 0;
+    for (const Part& part : cuts[i].parts) {
+      const TensorSpec& tensor = part.unit->tensors[part.tensor];
+      const std::size_t count = tensor.kind == OpKind::kAllreduce ? tensor.count : result.size();
+      const auto begin = result.begin() + static_cast<std::ptrdiff_t>(at);
+      Words mine(begin, begin + static_cast<std::ptrdiff_t>(count));
+      at += count;
+      if (part.ticket == 0) continue;
+      if (tensor.dtype == DataType::kFloat32) scale(mine, tensor.postscale);
+      check_result(part, ranks[i], mine, hosts);
+      if (--submission(ranks[i], part.ticket).tensors_left == 0) {
+        end_(ranks[i], part.ticket, Status::ok());
+      }
+    }
+  }
+}
+
+// Against the program: every present rank's data of *this rank's* operation.
+void Executor::check_result(const Part& part, int rank, const Words& result,
+                            const std::vector<int>& hosts) {
+  const int index = submission(rank, part.ticket).op;
+  const Op& op = program_.ops[static_cast<std::size_t>(index)];
+  const TensorSpec& spec = part.unit->tensors[part.tensor];
+  std::vector<Words> inputs;
+  Words expected;
+  for (const int other : program_.topology.ranks_of_set(op.key.process_set)) {
+    inputs.emplace_back();
+    if (std::find(op.absent.begin(), op.absent.end(), other) != op.absent.end()) continue;
+    inputs.back() = input_of(index, other, part.tensor, spec, op.inexact);
+    if (spec.kind == OpKind::kAllgather) {
+      expected.insert(expected.end(), inputs.back().begin(), inputs.back().end());
+    }
+    if (spec.kind == OpKind::kBroadcast && other == spec.root) expected = inputs.back();
+  }
+  if (spec.kind == OpKind::kAllreduce) expected = reference_allreduce(spec, inputs, hosts);
+  require(result == expected, "right_result", [&] {
+    return "rank " + std::to_string(rank) + ", operation " + std::to_string(index) + ", " +
+           unit_text(*part.unit) + ": the result is not that of the inputs";
+  });
+}
+
+void Executor::drop(int rank, const Cut& cut, const Status& status) {
+  for (const Part& part : cut.parts) {
+    if (part.ticket != 0 && !submission(rank, part.ticket).ended) end_(rank, part.ticket, status);
+  }
+}
+
+void Executor::cut_off(int rank, std::uint32_t process_set, std::uint64_t through,
+                       const Status& status) {
+  auto& queue = queues_[static_cast<std::size_t>(rank)];
+  std::deque<Cut> kept;
+  for (Cut& cut : queue) {
+    if (cut.process_set == process_set && cut.run > through) {
+      drop(rank, cut, status);
+    } else {
+      kept.push_back(std::move(cut));
+    }
+  }
+  queue = std::move(kept);
+  advance(rank);
+}
+
+void Executor::cut_off_all(int rank, const Status& status) {
+  for (const Cut& cut : std::exchange(queues_[static_cast<std::size_t>(rank)], {})) {
+    drop(rank, cut, status);
+  }
+}
+
+std::string Executor::head_text(int rank) const {
+  const auto& queue = queues_[static_cast<std::size_t>(rank)];
+  if (queue.empty()) return "nothing";
+  const Cut& cut = queue.front();
+  return "operation " + std::to_string(cut.number) + " of process set " +
+         std::to_string(cut.process_set) + " [" + plans_.at(cut.process_set)[cut.number] + "]";
+}
+
+}  // namespace kolo::internal
