@@ -5,6 +5,7 @@
 // Input: one byte of choices, then records of one choice byte, two length bytes and a frame. A
 // choice may also put a frame's bytes through decode and encode, give it the right generation and
 // shift its numbers, so that deep states are reached.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -51,7 +52,9 @@ std::string adapt(Frame frame, int from, unsigned choice) {
   for (Notice& notice : frame.notices) notice.rank %= kRanks;
   for (Item& item : frame.items) {
     if (auto* run = std::get_if<Run>(&item)) {
-      for (UnitOrder& order : run->units) order.id %= 16;
+      for (UnitOrder& order : run->units) {
+        if (order.unit || order.id % 16 != 0) order.id %= 16;
+      }
       if ((choice & 16) != 0) run->cuts.clear();
     }
     if (auto* evict = std::get_if<Evict>(&item)) evict->id %= 16;
@@ -80,9 +83,9 @@ void check_rank(int rank, std::string_view input) {
   static_cast<void>(negotiator.drain(now));
   while (input.size() >= 3) {
     const auto choice = static_cast<unsigned char>(input[0]);
-    const std::size_t size = std::min<std::size_t>(
-        static_cast<unsigned char>(input[1]) << 8 | static_cast<unsigned char>(input[2]),
-        input.size() - 3);
+    const std::size_t stated = std::size_t{static_cast<unsigned char>(input[1])} * 256 +
+                               static_cast<unsigned char>(input[2]);
+    const std::size_t size = std::min(stated, input.size() - 3);
     const std::string_view bytes = input.substr(3, size);
     input.remove_prefix(3 + size);
     const int from = (rank + 1 + choice % (kRanks - 1)) % kRanks;
