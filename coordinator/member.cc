@@ -8,6 +8,8 @@
 namespace kolo::internal {
 namespace {
 
+constexpr std::size_t kMaxBehind = 4096;
+
 Status bad_order(const std::string& what) {
   return {StatusCode::kInternal,
           "the ordered stream breaks the protocol: " + what + ". All ranks must run the same kolo"};
@@ -43,16 +45,19 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
   const auto it = pending_.find(key);
   if (it != pending_.end()) {
     Pending& before = it->second;
-    const bool before_was_refused = before.ticket == 0;
-    if (!before_was_refused || before.next || ticket == 0) {
+    if (before.ticket != 0 || (!before.behind.empty() && before.behind.back().ticket != 0)) {
       return {StatusCode::kDuplicateName,
               unit_text(*unit) +
                   ": an operation of this name is still under way on this rank. "
                   "Wait for it, or use another name"};
     }
-    before.next.emplace(ticket, std::move(unit));
-    before.next_deadline = deadline;
-    before.deadline = deadline;  // what waits for it has no time either
+    if (before.behind.size() >= kMaxBehind) {
+      return resource_error(unit_text(*unit) +
+                            ": too many refused calls of this name wait for "
+                            "the other ranks. Use another name");
+    }
+    before.behind.push_back({ticket, std::move(unit), deadline});
+    before.deadline = std::min(before.deadline, deadline);  // what it waits for has no time either
     return Status::ok();
   }
   Pending& pending = pending_[key];
@@ -88,7 +93,7 @@ void Member::join_when_published(std::uint32_t process_set) {
   if (!joining_.contains(process_set)) return;
   for (auto it = pending_.lower_bound({process_set, {}});
        it != pending_.end() && it->first.process_set == process_set; ++it) {
-    if (it->second.next) return;
+    if (!it->second.behind.empty()) return;
   }
   joining_.erase(process_set);
   report_.joined.push_back({process_set, rank_});
@@ -192,11 +197,18 @@ Status Member::learn(const UnitOrder& order, UnitPtr& unit) {
 void Member::finish_pending(const UnitKey& key) {
   const auto it = pending_.find(key);
   if (it == pending_.end()) return;
-  const Pending pending = std::move(it->second);
+  Pending finished = std::move(it->second);  // keeps its unit, whose key this may be
+  std::deque<Waiting>& behind = finished.behind;
   pending_.erase(it);
-  if (!pending.next) return;
-  const Status submitted = submit(pending.next->first, pending.next->second, pending.next_deadline);
-  KOLO_CHECK(submitted.is_ok());
+  if (behind.empty()) return;
+  Waiting next = std::move(behind.front());
+  behind.pop_front();
+  Pending& pending = pending_[key];
+  pending.ticket = next.ticket;
+  pending.unit = std::move(next.unit);
+  pending.deadline = behind.empty() ? next.deadline : behind.back().deadline;
+  pending.behind = std::move(behind);
+  publish(pending);
   join_when_published(key.process_set);
 }
 
@@ -225,7 +237,9 @@ std::vector<Ticket> Member::give_up(const std::function<bool(std::uint32_t)>& co
       continue;
     }
     if (it->second.ticket != 0) tickets.push_back(it->second.ticket);
-    if (it->second.next) tickets.push_back(it->second.next->first);
+    for (const Waiting& waiting : it->second.behind) {
+      if (waiting.ticket != 0) tickets.push_back(waiting.ticket);
+    }
     it = pending_.erase(it);
   }
   return tickets;

@@ -2,6 +2,7 @@
 // follows the ordered stream of its host. Pure state; one user at a time.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -63,13 +64,18 @@ class Member {
   void close_set(std::uint32_t process_set) { closed_.insert(process_set); }
 
  private:
+  // Waits behind refused submissions of its name; only the last may be other than refused.
+  struct Waiting {
+    Ticket ticket = 0;
+    UnitPtr unit;
+    Nanos deadline = kNever;
+  };
   struct Pending {
     Ticket ticket = 0;
     UnitPtr unit;
     Nanos deadline = kNever;
-    bool expired = false;                            // has been published as expired
-    std::optional<std::pair<Ticket, UnitPtr>> next;  // waits behind a refused submission
-    Nanos next_deadline = kNever;
+    bool expired = false;  // has been published as expired
+    std::deque<Waiting> behind;
   };
   struct Known {
     UnitPtr unit;
