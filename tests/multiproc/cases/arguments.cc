@@ -21,7 +21,8 @@ kolo_status reduce_raw(const Job& job, const void* input, void* output, std::siz
                         static_cast<kolo_op>(op), &options, nullptr);
 }
 
-std::vector<BadCall> bad_calls() {
+// Of pointers, types and counts.
+std::vector<BadCall> bad_tensors() {
   return {
       {"input",
        [](const Job& job, float* p, const kolo_options& o) {
@@ -64,6 +65,12 @@ std::vector<BadCall> bad_calls() {
          return reduce_raw(job, p, p + 1, 3, KOLO_FLOAT32, KOLO_SUM, o);
        },
        "overlap"},
+  };
+}
+
+std::vector<BadCall> bad_calls() {
+  std::vector<BadCall> calls = bad_tensors();
+  const std::vector<BadCall> others = {
       {"shape",
        [](const Job& job, float* p, const kolo_options& o) {
          kolo_options options = o;
@@ -91,6 +98,8 @@ std::vector<BadCall> bad_calls() {
        },
        "root 1000"},
   };
+  calls.insert(calls.end(), others.begin(), others.end());
+  return calls;
 }
 
 // The bad rank calls wrongly, the others rightly: they are told who refused it and why.

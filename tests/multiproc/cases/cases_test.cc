@@ -206,7 +206,7 @@ TEST(Endings, AStallEndsOnAllRanks) {
 TEST(Sizes, Above2To31Elements) {
   const char* wish = std::getenv("KOLO_TEST_LONG");
   if (wish == nullptr || std::string(wish) != "1") {
-    GTEST_SKIP() << "needs 9 GiB of memory; set KOLO_TEST_LONG=1";
+    GTEST_SKIP() << "needs 5 GiB of memory; set KOLO_TEST_LONG=1";
   }
   const Outcome outcome = launch(2, "huge", {}, 600);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
