@@ -73,7 +73,7 @@ constexpr std::array kTable = {
     text_row("timeline", "A folder for one Chrome-trace file per rank; empty: no trace."),
     choice_row("log_level", "warning", "error|warning|info|debug", "The least urgent line shown."),
     flag_row("notice", "1", "Say so, in one line, when this process is a job of one rank."),
-    integer_row("spin_us", "50", 0, 1'000'000,
+    integer_row("spin_us", "5", 0, 1'000'000,
                 "How long a waiter spins before it yields; 0 when ranks outnumber cores."),
 };
 

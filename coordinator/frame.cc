@@ -50,6 +50,7 @@ void put(const Run& run, wire::Run& out) {
     unit.set_id(order.id);
     if (order.first_sight || order.id == 0) put(*order.unit, *unit.mutable_unit());
     put_ranks(order.absent, *unit.mutable_absent());
+    for (const std::string& payload : order.payloads) unit.add_payloads(payload);
   }
   for (const auto& cut : run.cuts) {
     wire::Cut& places = *out.add_cuts();
@@ -165,6 +166,10 @@ Result<Run> get(const wire::Run& from) {
       return malformed("an order without unit");
     }
     if (!get_ranks(unit.absent(), order.absent)) return malformed("rank");
+    for (const std::string& payload : unit.payloads()) {
+      if (payload.size() > kPayloadBytesMax) return malformed("payload");
+      order.payloads.push_back(payload);
+    }
     run.units.push_back(std::move(order));
   }
   for (const wire::Cut& cut : from.cuts()) {
@@ -209,6 +214,13 @@ Status get_reports(const wire::Frame& from, Frame& frame) {
     if (!fact) return fact.status();
     frame.facts.push_back(*std::move(fact));
   }
+  for (const wire::Payload& wire_payload : from.payloads()) {
+    Payload payload{wire_payload.toggle() >> 1, (wire_payload.toggle() & 1) != 0, 0,
+                    wire_payload.data()};
+    if (payload.bytes.size() > kPayloadBytesMax) return malformed("payload");
+    if (!get_rank(wire_payload.rank(), payload.rank)) return malformed("rank");
+    frame.payloads.push_back(std::move(payload));
+  }
   for (const std::uint64_t toggle : from.toggles()) {
     frame.toggles.push_back({toggle >> 1, (toggle & 1) != 0});
   }
@@ -251,6 +263,12 @@ std::string encode(const Frame& frame) {
     wire_fact.set_id(fact.id);
     wire_fact.set_parity(fact.parity ? 1 : 0);
     put_ranks(fact.ranks, *wire_fact.mutable_ranks());
+  }
+  for (const Payload& payload : frame.payloads) {
+    wire::Payload& wire_payload = *out.add_payloads();
+    wire_payload.set_toggle(payload.id << 1 | (payload.parity ? 1 : 0));
+    wire_payload.set_rank(static_cast<std::uint32_t>(payload.rank));
+    wire_payload.set_data(payload.bytes);
   }
   for (const Toggle& toggle : frame.toggles) {
     out.add_toggles(toggle.id << 1 | (toggle.parity ? 1 : 0));

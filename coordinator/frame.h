@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "coordinator/payload_book.h"
 #include "coordinator/unit.h"
 
 namespace kolo::internal {
@@ -43,7 +44,8 @@ struct UnitOrder {
   std::uint64_t id = 0;  // 0: not cached
   UnitPtr unit;          // on the wire only when the id is new or 0
   bool first_sight = false;
-  std::vector<int> absent;  // joined ranks, which give the neutral element
+  std::vector<int> absent;            // joined ranks, which give the neutral element
+  std::vector<std::string> payloads = {};  // of all ranks of the set, by rank; else empty
 };
 
 struct Run {
@@ -77,6 +79,7 @@ struct Notice {
 struct Frame {
   std::uint64_t generation = 0;
   std::vector<Fact> facts;
+  std::vector<Payload> payloads;  // heard before the toggles
   std::vector<Toggle> toggles;
   std::vector<Joined> joined;
   std::vector<Expiry> expired;
@@ -84,8 +87,8 @@ struct Frame {
   std::vector<Notice> notices;
 
   [[nodiscard]] bool empty() const {
-    return facts.empty() && toggles.empty() && joined.empty() && expired.empty() && items.empty() &&
-           notices.empty();
+    return facts.empty() && payloads.empty() && toggles.empty() && joined.empty() &&
+           expired.empty() && items.empty() && notices.empty();
   }
 };
 

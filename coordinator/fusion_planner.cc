@@ -26,7 +26,7 @@ std::vector<std::vector<std::uint32_t>> plan_fusion(const std::vector<UnitOrder>
     for (const TensorSpec& spec : order.unit->tensors) {
       const std::uint32_t here = place++;
       const std::uint64_t bytes = spec.count * element_bytes(spec.dtype);
-      const bool alone = spec.kind != OpKind::kAllreduce ||
+      const bool alone = !order.payloads.empty() || spec.kind != OpKind::kAllreduce ||
                          bytes > std::min(options.tensor_bytes, options.threshold_bytes);
       if (alone) {
         cuts.push_back({here});

@@ -16,9 +16,9 @@ struct FusionOptions {
 };
 
 // Places (counted over the tensors of `units` in order) by fused operation, in the order of their
-// first members. All-reduces fuse when process set, dtype, op and absent ranks are equal, also past
-// tensors in between that do not fit; everything else stands alone. Empty when nothing fuses: then
-// every tensor stands alone, in order.
+// first members. Units with payloads stand alone: they move nothing. All-reduces fuse when process
+// set, dtype, op and absent ranks are equal, also past tensors in between that do not fit;
+// everything else stands alone. Empty when nothing fuses: then every tensor stands alone, in order.
 [[nodiscard]] std::vector<std::vector<std::uint32_t>> plan_fusion(
     const std::vector<UnitOrder>& units, const FusionOptions& options);
 

@@ -40,7 +40,8 @@ Status check_cuts(const std::vector<std::vector<std::uint32_t>>& cuts,
 
 }  // namespace
 
-Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
+Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
+                      std::optional<std::string> payload) {
   const UnitKey key = unit->key;
   const auto it = pending_.find(key);
   if (it != pending_.end()) {
@@ -63,6 +64,7 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
   Pending& pending = pending_[key];
   pending.ticket = ticket;
   pending.unit = std::move(unit);
+  pending.payload = std::move(payload);
   pending.deadline = deadline;
   publish(pending);
   return Status::ok();
@@ -78,6 +80,10 @@ void Member::publish(Pending& pending) {
     if (*cached.unit == *pending.unit) {
       pending.unit = cached.unit;
       report_.toggles.push_back({known->second, !cached.ordered_parity});
+      if (pending.payload) {
+        report_.payloads.push_back(
+            {known->second, !cached.ordered_parity, rank_, *std::move(pending.payload)});
+      }
       return;
     }
   }
@@ -160,6 +166,7 @@ Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
 Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   planned.unit = order.unit;
   planned.absent = order.absent;
+  planned.payloads = order.payloads;
   if (order.id != 0) KOLO_RETURN_IF_ERROR(learn(order, planned.unit));
   const UnitKey& key = planned.unit->key;
   if (!topology_.has_set(key.process_set)) return bad_order("an unknown process set");
@@ -167,6 +174,10 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
     return Status::ok();  // not for this rank; it keeps its places in the cuts
   }
   if (contains(order.absent, rank_)) return Status::ok();
+  const std::size_t payloads = order.payloads.size();
+  if (payloads != 0 && payloads != topology_.ranks_of_set(key.process_set).size()) {
+    return bad_order("payloads of some ranks only");
+  }
   const auto pending = pending_.find(key);
   if (pending == pending_.end() || pending->second.ticket == 0) {
     return bad_order("a run of " + unit_text(*planned.unit) +

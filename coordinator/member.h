@@ -24,6 +24,7 @@ struct PlannedUnit {
   Ticket ticket = 0;  // 0: this rank has joined, and gives the neutral element
   UnitPtr unit;
   std::vector<int> absent;
+  std::vector<std::string> payloads = {};  // of all ranks of the set: nothing else moves
   std::uint64_t run = 0;  // number of this run among those of the process set; 0: not for us
 };
 
@@ -44,7 +45,10 @@ class Member {
 
   // DUPLICATE_NAME while an earlier submission of the same name is under way.
   // A unit with `invalid` set is only told to the others; its ticket must be 0.
-  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline);
+  // `payload`: all that this rank has to contribute, at most kPayloadBytesMax, if it may travel
+  // with the word of its readiness.
+  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline,
+                std::optional<std::string> payload = std::nullopt);
   // Everything submitted so far goes out before the word that this rank has joined.
   void join(std::uint32_t process_set);
   void tick(Nanos now);  // publishes deadlines that have passed
@@ -73,6 +77,7 @@ class Member {
   struct Pending {
     Ticket ticket = 0;
     UnitPtr unit;
+    std::optional<std::string> payload;
     Nanos deadline = kNever;
     bool expired = false;  // has been published as expired
     std::deque<Waiting> behind;

@@ -20,6 +20,7 @@ void append(std::vector<T>&& from, std::vector<T>& to) {
 
 void append_report(Frame&& report, Frame& out) {
   append(std::move(report.facts), out.facts);
+  append(std::move(report.payloads), out.payloads);
   append(std::move(report.toggles), out.toggles);
   append(std::move(report.joined), out.joined);
   append(std::move(report.expired), out.expired);
@@ -74,9 +75,10 @@ Status Negotiator::check_open(const Unit& unit) const {
   return Status::ok();
 }
 
-Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline) {
+Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
+                          std::optional<std::string> payload) {
   KOLO_RETURN_IF_ERROR(check_open(*unit));
-  return member_.submit(ticket, std::move(unit), deadline);
+  return member_.submit(ticket, std::move(unit), deadline, std::move(payload));
 }
 
 void Negotiator::refuse(UnitPtr unit) {
@@ -114,8 +116,8 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
                                              " breaks the protocol: " + what +
                                              ". All ranks must run the same kolo");
   };
-  const bool reports = !frame.facts.empty() || !frame.toggles.empty() || !frame.joined.empty() ||
-                       !frame.expired.empty();
+  const bool reports = !frame.facts.empty() || !frame.payloads.empty() || !frame.toggles.empty() ||
+                       !frame.joined.empty() || !frame.expired.empty();
   const bool from_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
   const bool from_leader = rank_ == Topology::kRoot && topology_.is_leader(from);
   if (reports && !from_member && !from_leader) return bad("a report to the wrong rank");
@@ -179,6 +181,13 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
 // A rank of this host: host-only units to our own sequencer, the others towards the root.
 Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) {
   const int self[] = {from};
+  for (const Payload& payload : report.payloads) {
+    if (ResponseCache::is_host_id(payload.id)) {
+      host_sequencer_->add_payload({payload.id, payload.parity, from, payload.bytes});
+    } else {
+      leader_role_->add_payload({payload.id, payload.parity, from, payload.bytes});
+    }
+  }
   for (const Fact& fact : report.facts) {
     if (topology_.is_host_only(fact.unit->key.process_set)) {
       host_sequencer_->add(self, fact.unit, now);
@@ -213,6 +222,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
 // A host's leader, on the root.
 Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
   const int host = topology_.host_of(from);
+  for (const Payload& payload : report.payloads) root_sequencer_->add_payload(payload);
   for (const Fact& fact : report.facts) {
     if (fact.unit) {
       root_sequencer_->add(fact.ranks, fact.unit, now);

@@ -65,7 +65,9 @@ class Negotiator {
   Negotiator& operator=(const Negotiator&) = delete;
 
   // This rank's program. An error concerns the call and leaves no trace.
-  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline);
+  // `payload`: see Member::submit.
+  Status submit(Ticket ticket, UnitPtr unit, Nanos deadline,
+                std::optional<std::string> payload = std::nullopt);
   // Tells the others of a submission that was refused here, so that theirs fails too.
   void refuse(UnitPtr unit);
   void join(std::uint32_t process_set);

@@ -56,6 +56,12 @@ Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
   return add_toggle(ranks, toggle, now);
 }
 
+void Sequencer::add_payload(Payload payload) {
+  if (!toggles_.is_live(payload.id)) return;
+  const UnitPtr unit = toggles_.unit_of(payload.id);
+  if (topology_.in_set(unit->key.process_set, payload.rank)) payloads_.add(std::move(payload));
+}
+
 void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
   if (!take_owed(rank, unit->key)) table_.add(rank, unit, id, now);
 }
@@ -150,6 +156,7 @@ void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
                       std::vector<Item>& items) {
   items.emplace_back(Evict{cached.id});
   cache_.erase(cached.id);
+  payloads_.forget(cached.id);
   toggles_.retire(cached.id,
                   pending == nullptr ? std::vector<int>{} : pending->present_by(cached.id));
 }
@@ -157,8 +164,8 @@ void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
 // One ready unit: a failure (to `before`), or a member of `run`.
 void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) {
   const UnitPtr unit = pending.variants.front().unit;
-  UnitOrder unit_order{0, unit, false,
-                       pending.missing(topology_.ranks_of_set(unit->key.process_set))};
+  UnitOrder unit_order{
+      0, unit, false, pending.missing(topology_.ranks_of_set(unit->key.process_set)), {}};
   const ResponseCache::Cached* cached = cache_.find(unit->key);
   Status status = check_agreement(pending);
   if (status) status = check_absent(*unit, unit_order.absent);
@@ -177,6 +184,10 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     unit_order.first_sight = true;
   }
   if (cached != nullptr) {
+    const auto payloads =
+        payloads_.take(cached->id, topology_.ranks_of_set(unit->key.process_set),
+                       [&](int rank) { return !toggles_.ordered_parity(cached->id, rank); });
+    if (payloads && unit_order.absent.empty()) unit_order.payloads = *payloads;
     toggles_.ordered(cached->id, unit_order.absent);
     cache_.touch(cached->id);
     unit_order.id = cached->id;

@@ -45,6 +45,8 @@ class Sequencer {
   Status add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now);
   // The unit's ranks that live on `host` have all submitted it.
   Status add_host_toggle(int host, Toggle toggle, Nanos now);
+  // Before the toggle that it belongs to. What is no rank's of a live unit is dropped.
+  void add_payload(Payload payload);
   // After everything that `rank` has submitted before it joined.
   void add_joined(std::uint32_t process_set, int rank);
   // The time limit of `rank`'s own submission has passed: fails it everywhere, unless ordered.
@@ -70,6 +72,7 @@ class Sequencer {
   SequencerOptions options_;
   ResponseCache cache_;
   ToggleBook toggles_;
+  PayloadBook payloads_;
   StallDetector stalls_;
   ReadinessTable table_;
   std::vector<UnitKey> ready_;  // in the table still

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "core/completions.h"
-#include "core/driver.h"
 #include "core/context_road.h"
+#include "core/driver.h"
 #include "core/engine.h"
 #include "core/executor.h"
 #include "core/submissions.h"
@@ -388,8 +388,8 @@ std::string JobContext::info_json() const {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     text += (i == 0 ? "" : ",") + std::to_string(hosts[i]);
   }
-  text += "],\"road\":\"" + road_.name + "\",\"generation\":" +
-          std::to_string(road_.fabric.table.generation) + ",\"options\":{";
+  text += "],\"road\":\"" + road_.name +
+          "\",\"generation\":" + std::to_string(road_.fabric.table.generation) + ",\"options\":{";
   bool first = true;
   for (const OptionRow& row : Config::table()) {
     if (row.key == "secret" || row.key == "job") continue;
@@ -420,8 +420,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
     if (!opened) return opened.status();
     trace = *std::move(opened);
   }
-  return std::unique_ptr<Context>(std::make_unique<JobContext>(
-      std::move(config), std::move(logger), *std::move(road), std::move(trace)));
+  return std::unique_ptr<Context>(std::make_unique<JobContext>(std::move(config), std::move(logger),
+                                                               *std::move(road), std::move(trace)));
 }
 
 }  // namespace kolo::internal

@@ -68,7 +68,8 @@ Result<JobIdentity> identity_of(const Config& config) {
     std::getline(file, identity.secret);
     if (!file && identity.secret.empty()) {
       return invalid_argument("secret_file: cannot read a secret from '" +
-                              config.text("secret_file") + "'. Write one line of at least 16 "
+                              config.text("secret_file") +
+                              "'. Write one line of at least 16 "
                               "random characters there, the same for every rank");
     }
   }

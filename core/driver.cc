@@ -108,9 +108,8 @@ bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {
       notice_queue();
       noticed = true;
     }
-    parts_.completions.sleep(std::min(kFollowerSleep, deadline - now), [&] {
-      return done() || !driven_.load(std::memory_order_seq_cst);
-    });
+    parts_.completions.sleep(std::min(kFollowerSleep, deadline - now),
+                             [&] { return done() || !driven_.load(std::memory_order_seq_cst); });
   }
   return true;
 }

@@ -72,9 +72,9 @@ class Driver {
 
   Parts parts_;
   WaitPolicy policy_;
-  std::mutex drive_;                // held by whoever runs the bodies
-  std::atomic<bool> driven_{false};    // ... who will look at the queue once more
-  std::atomic<bool> give_way_{false};  // drive_farewell wants to drive
+  std::mutex drive_;                             // held by whoever runs the bodies
+  std::atomic<bool> driven_{false};              // ... who will look at the queue once more
+  std::atomic<bool> give_way_{false};            // drive_farewell wants to drive
   std::atomic<Nanos::rep> background_until_{0};  // when the background thread wakes by itself
   std::atomic<bool> stopping_{false};
   bool crashed_ = false;  // a Bug was caught: the bodies do not run again

@@ -54,7 +54,8 @@ bool Engine::take_commands(Nanos now) {
 void Engine::submit(RequestPtr request, Nanos now) {
   const Ticket ticket = request->id;
   trace_phase(trace_, Trace::Phase::kReady, ticket, request->unit->key.name, now);
-  const Status status = negotiator_.submit(ticket, request->unit, request->deadline);
+  const Status status =
+      negotiator_.submit(ticket, request->unit, request->deadline, payload_of(*request, rank_));
   if (!status) {
     parts_.completions.finish(request, status);
     return;
@@ -124,7 +125,11 @@ void Engine::execute(Plan plan, Nanos now) {
       ++operations_;
       trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
       request->tensors_left = planned.unit->tensors.size();
-      if (request->tensors_left == 0) parts_.completions.finish(request, Status::ok());
+      if (request->tensors_left == 0) {
+        parts_.completions.finish(request, Status::ok());
+      } else if (!planned.payloads.empty()) {
+        parts_.executor.complete(request, planned.payloads);
+      }
     }
     for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) {
       places.push_back({request, &planned, i});
@@ -135,7 +140,8 @@ void Engine::execute(Plan plan, Nanos now) {
     for (const std::uint32_t place : cut) {
       KOLO_CHECK(place < places.size());
       const Place& at = places[place];
-      if (at.unit->run == 0) continue;  // of a process set without this rank
+      // Of a process set without this rank, or complete already.
+      if (at.unit->run == 0 || !at.unit->payloads.empty()) continue;
       ordered.process_set = at.unit->unit->key.process_set;
       ordered.run = at.unit->run;
       ordered.tensors.push_back({at.request, at.index});

@@ -38,6 +38,7 @@ class Engine {
   Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
          const Parts& parts, Nanos now)
       : negotiator_(topology, rank, generation, options.sequencer),
+        rank_(rank),
         liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
         parts_(parts) {}
 
@@ -72,6 +73,7 @@ class Engine {
   void finish(Ticket ticket, const Status& status);
 
   Negotiator negotiator_;
+  int rank_;
   Liveness liveness_;
   Parts parts_;
   Trace* trace_ = nullptr;

@@ -6,6 +6,16 @@
 
 namespace kolo::internal {
 
+std::optional<std::string> payload_of(const RequestState& request, int rank) {
+  if (request.unit->group || request.unit->numbered) return std::nullopt;
+  const TensorSpec& spec = request.unit->tensors.front();
+  const std::size_t size = element_bytes(spec.dtype);
+  if (spec.count > kPayloadBytesMax / size) return std::nullopt;
+  const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == rank;
+  if (!contributes || spec.count == 0) return std::string();
+  return std::string(static_cast<const char*>(request.buffers.front().input), spec.count * size);
+}
+
 Executor::Executor(const Options& options, std::vector<std::vector<Channel*>> channels,
                    ReductionOrder order, Completions& completions, const Clock& clock)
     : options_(options), order_(std::move(order)), completions_(completions), clock_(clock) {
@@ -17,6 +27,25 @@ Executor::Executor(const Options& options, std::vector<std::vector<Channel*>> ch
 }
 
 void Executor::enqueue(OrderedOperation operation) { waiting_.push_back(std::move(operation)); }
+
+void Executor::complete(const RequestPtr& request, const std::vector<std::string>& payloads) {
+  const TensorSpec& spec = request->unit->tensors.front();
+  void* const output = request->buffers.front().output;
+  const std::size_t bytes = spec.count * element_bytes(spec.dtype);
+  switch (spec.kind) {
+    case OpKind::kAllreduce:
+      gathered_.allreduce(order_, {nullptr, output, spec.count, spec.prescale, spec.postscale},
+                          spec.dtype, spec.op, payloads);
+      break;
+    case OpKind::kAllgather: gathered_.allgather(output, bytes, payloads); break;
+    case OpKind::kBroadcast:
+      gathered_.broadcast(output, bytes, payloads[static_cast<std::size_t>(spec.root)]);
+      break;
+    case OpKind::kBarrier: break;
+  }
+  request->tensors_left = 0;
+  completions_.finish(request, Status::ok());
+}
 
 // In order: the next operation waits for its stream even if another one is free, so that both ends
 // of every channel serve the same operations in the same order.

@@ -14,6 +14,7 @@
 #include "coordinator/member.h"
 #include "core/completions.h"
 #include "core/request_state.h"
+#include "ops/gathered.h"
 #include "ops/operation_set.h"
 #include "ops/reduction_order.h"
 
@@ -30,6 +31,10 @@ struct OrderedOperation {
   std::uint64_t run = 0;  // the process set's run that it belongs to
 };
 
+// The bytes of a single small tensor that may travel with the word of its readiness: this rank's
+// contribution. Nothing for larger tensors and for groups.
+std::optional<std::string> payload_of(const RequestState& request, int rank);
+
 class Executor {
  public:
   struct Options {
@@ -44,6 +49,8 @@ class Executor {
 
   void set_trace(Trace* trace) { trace_ = trace; }
   void enqueue(OrderedOperation operation);
+  // A single tensor of which every rank's bytes are here, in rank order: ends the request.
+  void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
   // True if anything moved. An error is an operation's: it has ended with it, and its channels are
   // broken.
   Result<bool> advance();
@@ -77,6 +84,7 @@ class Executor {
   Trace* trace_ = nullptr;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::deque<OrderedOperation> waiting_;
+  GatheredCollectives gathered_;
   std::vector<Piece> pieces_;  // scratch
   std::size_t running_ = 0;
   std::uint64_t started_ = 0;

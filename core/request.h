@@ -22,10 +22,10 @@ struct Submission {
   void* output = nullptr;       // [count]; allgather: [count * size]; may equal input (in place)
   std::size_t count = 0;        // elements of this rank's input
   DataType dtype = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;         // allreduce
-  int root = 0;                         // broadcast
-  bool has_shape = false;               // else one dimension of `count`
-  std::vector<std::int64_t> shape;      // empty with has_shape: a scalar
+  ReduceOp op = ReduceOp::kSum;     // allreduce
+  int root = 0;                     // broadcast
+  bool has_shape = false;           // else one dimension of `count`
+  std::vector<std::int64_t> shape;  // empty with has_shape: a scalar
   double prescale = 1.0;
   double postscale = 1.0;
   Nanos timeout = kNever;  // from submission until it starts: over, it fails on all ranks

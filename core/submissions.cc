@@ -69,8 +69,8 @@ bool Submissions::in_group() const {
 Result<RequestPtr> Submissions::add_to_group(Submission submission) {
   const std::lock_guard lock(mutex_);
   OpenGroup& group = groups_.at(std::this_thread::get_id());
-  std::string name = submission.name.empty() ? "#" + std::to_string(group.members.size())
-                                             : submission.name;
+  std::string name =
+      submission.name.empty() ? "#" + std::to_string(group.members.size()) : submission.name;
   const bool taken = std::any_of(group.members.begin(), group.members.end(),
                                  [&](const auto& member) { return member.first.name == name; });
   if (taken) {

@@ -47,8 +47,8 @@ void write_all(int fd, std::string_view bytes) {
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int rank,
                                            std::uint64_t generation) {
-  const std::string path = directory + "/kolo-rank" + std::to_string(rank) + ".g" +
-                           std::to_string(generation) + ".json";
+  const std::string path =
+      directory + "/kolo-rank" + std::to_string(rank) + ".g" + std::to_string(generation) + ".json";
   if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
     return resource_error("timeline: cannot create the folder '" + directory +
                           "': " + std::strerror(errno) + ". Set KOLO_TIMELINE to a writable one");
