@@ -19,9 +19,9 @@ class Bug : public std::logic_error {
 
 }  // namespace kolo::internal
 
-#define KOLO_CHECK(condition)                                                  \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]] {                                           \
-      ::kolo::internal::throw_bug(__FILE__, __LINE__, #condition);             \
-    }                                                                          \
+#define KOLO_CHECK(condition)                                      \
+  do {                                                             \
+    if (!(condition)) [[unlikely]] {                               \
+      ::kolo::internal::throw_bug(__FILE__, __LINE__, #condition); \
+    }                                                              \
   } while (false)

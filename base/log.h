@@ -18,8 +18,8 @@ class Logger {
   explicit Logger(LogLevel level = LogLevel::kWarning) : level_(level) {}
 
   void set_level(LogLevel level);
-  void set_rank(int rank);  // shown in every later line
-  void set_sink(Sink sink); // replaces stderr; an empty one restores it
+  void set_rank(int rank);   // shown in every later line
+  void set_sink(Sink sink);  // replaces stderr; an empty one restores it
   void log(LogLevel level, std::string_view text);
   // Something to know that is neither wrong nor a matter of levels: always shown, as "kolo: ...".
   void notice(std::string_view text);

@@ -89,9 +89,9 @@ class [[nodiscard]] Result {
 }  // namespace kolo::internal
 
 // Leave the enclosing function with the error of `expr`, if it has one.
-#define KOLO_RETURN_IF_ERROR(expr)                                        \
-  do {                                                                    \
-    if (::kolo::internal::Status kolo_status_ = (expr); !kolo_status_) {  \
-      return kolo_status_;                                                \
-    }                                                                     \
+#define KOLO_RETURN_IF_ERROR(expr)                                       \
+  do {                                                                   \
+    if (::kolo::internal::Status kolo_status_ = (expr); !kolo_status_) { \
+      return kolo_status_;                                               \
+    }                                                                    \
   } while (false)

@@ -10,9 +10,9 @@ struct DataTypeRow {
   std::size_t bytes;
 };
 constexpr DataTypeRow kDataTypes[kDataTypeCount] = {
-    {"i8", 1},  {"u8", 1},   {"i32", 4},      {"u32", 4},      {"i64", 8},
-    {"u64", 8}, {"f16", 2},  {"f32", 4},      {"f64", 8},      {"bf16", 2},
-    {"f8e4m3", 1}, {"f8e5m2", 1}, {"bool", 1}, {"i16", 2},     {"u16", 2},
+    {"i8", 1},     {"u8", 1},     {"i32", 4},  {"u32", 4}, {"i64", 8},
+    {"u64", 8},    {"f16", 2},    {"f32", 4},  {"f64", 8}, {"bf16", 2},
+    {"f8e4m3", 1}, {"f8e5m2", 1}, {"bool", 1}, {"i16", 2}, {"u16", 2},
 };
 constexpr std::string_view kReduceOps[kReduceOpCount] = {"sum", "prod", "max", "min", "avg"};
 constexpr std::string_view kOpKinds[] = {"allreduce", "allgather", "broadcast", "barrier"};

@@ -45,8 +45,9 @@ enum class OpKind : std::int32_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 
 [[nodiscard]] std::string_view reduce_op_name(ReduceOp op);
 // "allreduce", "broadcast", ...
 [[nodiscard]] std::string_view op_kind_name(OpKind kind);
-[[nodiscard]] bool is_floating(DataType dtype);  // f16, bf16, f32, f64 (fp8 is moved, never computed)
-[[nodiscard]] bool is_integer(DataType dtype);   // signed and unsigned; not bool
+[[nodiscard]] bool is_floating(
+    DataType dtype);  // f16, bf16, f32, f64 (fp8 is moved, never computed)
+[[nodiscard]] bool is_integer(DataType dtype);  // signed and unsigned; not bool
 // Whether `op` is defined on `dtype`: fp8 never; bool not for avg; all else yes.
 [[nodiscard]] bool can_reduce(DataType dtype, ReduceOp op);
 

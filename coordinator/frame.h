@@ -44,7 +44,7 @@ struct UnitOrder {
   std::uint64_t id = 0;  // 0: not cached
   UnitPtr unit;          // on the wire only when the id is new or 0
   bool first_sight = false;
-  std::vector<int> absent;            // joined ranks, which give the neutral element
+  std::vector<int> absent;                 // joined ranks, which give the neutral element
   std::vector<std::string> payloads = {};  // of all ranks of the set, by rank; else empty
 };
 

@@ -27,8 +27,8 @@ Hmac::Hmac(std::span<const std::byte> key) {
   EVP_MAC_free(mac);  // the context holds its own reference
   KOLO_CHECK(context_ != nullptr);
   std::string digest = "SHA256";
-  const OSSL_PARAM parameters[] = {
-      OSSL_PARAM_construct_utf8_string("digest", digest.data(), 0), OSSL_PARAM_construct_end()};
+  const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string("digest", digest.data(), 0),
+                                   OSSL_PARAM_construct_end()};
   KOLO_CHECK(EVP_MAC_init(context_.get(), raw(key), key.size(), parameters) == 1);
 }
 

@@ -13,12 +13,12 @@ namespace kolo::internal {
 
 struct PeerInfo {
   int rank = -1;
-  int host_index = 0;   // the launcher's; hosts are numbered in rank order of their first rank
-  int local_rank = 0;   // place among the ranks of its host
-  std::string host;     // a name for people
+  int host_index = 0;  // the launcher's; hosts are numbered in rank order of their first rank
+  int local_rank = 0;  // place among the ranks of its host
+  std::string host;    // a name for people
   std::int64_t pid = 0;
   std::vector<std::string> endpoints;  // "address:port", IPv6 in brackets; most preferred first
-  std::string settings;  // opaque to the transport: what core compares between ranks
+  std::string settings;                // opaque to the transport: what core compares between ranks
 };
 
 // Who is in the job, in rank order. Leaders are the lowest rank of each host; rank 0 is the root.

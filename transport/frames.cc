@@ -16,8 +16,8 @@ Digest frame_code(Hmac& hmac, FrameDirection direction, const FrameHeader& heade
                   std::string_view body) {
   const auto* fields = reinterpret_cast<const std::byte*>(&header);
   const std::array<std::span<const std::byte>, 3> parts{
-      std::as_bytes(std::span(&direction, 1)),
-      std::span(fields, offsetof(FrameHeader, code)), bytes_of(body)};
+      std::as_bytes(std::span(&direction, 1)), std::span(fields, offsetof(FrameHeader, code)),
+      bytes_of(body)};
   return hmac(parts);
 }
 
@@ -29,8 +29,8 @@ Status bad_frame(const std::string& what) {
 
 void FrameSealer::seal(FrameKind kind, std::string_view body, std::string& out) {
   KOLO_CHECK(body.size() <= UINT32_MAX);
-  FrameHeader header{static_cast<std::uint32_t>(body.size()), static_cast<std::uint32_t>(kind),
-                     counter_++, {}};
+  FrameHeader header{
+      static_cast<std::uint32_t>(body.size()), static_cast<std::uint32_t>(kind), counter_++, {}};
   const Digest code = frame_code(hmac_, direction_, header, body);
   std::copy_n(code.begin(), sizeof header.code, header.code);
   out.append(reinterpret_cast<const char*>(&header), sizeof header);

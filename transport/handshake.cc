@@ -82,8 +82,9 @@ std::string_view refusal_text(Refusal refusal) {
 }
 
 Status not_kolo() {
-  return {StatusCode::kInternal, "the peer does not speak kolo's handshake; is another program "
-                                 "listening on, or connecting to, this port?"};
+  return {StatusCode::kInternal,
+          "the peer does not speak kolo's handshake; is another program "
+          "listening on, or connecting to, this port?"};
 }
 
 Status other_protocol(std::uint32_t mine, std::uint32_t theirs) {
@@ -93,13 +94,15 @@ Status other_protocol(std::uint32_t mine, std::uint32_t theirs) {
 }
 
 Status other_job() {
-  return invalid_argument("other job: the peer belongs to another job; see that KOLO_RENDEZVOUS "
-                          "and KOLO_JOB come from one launch");
+  return invalid_argument(
+      "other job: the peer belongs to another job; see that KOLO_RENDEZVOUS "
+      "and KOLO_JOB come from one launch");
 }
 
 Status wrong_secret() {
-  return invalid_argument("wrong secret: the peer could not prove the job's secret; give every "
-                          "rank the same KOLO_SECRET or KOLO_SECRET_FILE");
+  return invalid_argument(
+      "wrong secret: the peer could not prove the job's secret; give every "
+      "rank the same KOLO_SECRET or KOLO_SECRET_FILE");
 }
 
 Status refused(const HandshakeClaim& claim, Refusal refusal) {
@@ -125,17 +128,17 @@ Handshake Handshake::connector(std::string_view job, std::string_view secret,
   made.connector_ = true;
   made.protocol_ = claim.protocol;
   made.claim_ = claim;
-  const Hello hello{kMagic,     claim.protocol, static_cast<std::uint32_t>(claim.role),
-                    claim.stream, claim.from,   claim.to,
-                    claim.generation, made.job_tag_, nonce};
+  const Hello hello{kMagic,           claim.protocol, static_cast<std::uint32_t>(claim.role),
+                    claim.stream,     claim.from,     claim.to,
+                    claim.generation, made.job_tag_,  nonce};
   made.output_ = view_of(hello);
   made.transcript_ = made.output_;
   made.step_ = Step::kChallenge;
   return made;
 }
 
-Handshake Handshake::acceptor(std::string_view job, std::string_view secret,
-                              std::uint32_t protocol, Admit admit, const Digest& nonce) {
+Handshake Handshake::acceptor(std::string_view job, std::string_view secret, std::uint32_t protocol,
+                              Admit admit, const Digest& nonce) {
   Handshake made(job, secret, nonce);
   made.protocol_ = protocol;
   made.admit_ = std::move(admit);
@@ -183,8 +186,9 @@ Status Handshake::feed(std::span<const std::byte> bytes) {
 Status Handshake::on_hello(std::span<const std::byte> bytes) {
   const Hello hello = read_struct<Hello>(bytes);
   if (hello.magic != kMagic) return fail(not_kolo());
-  claim_ = {hello.protocol, static_cast<HandshakeRole>(hello.role), hello.stream, hello.from,
-            hello.to, hello.generation};
+  claim_ = {hello.protocol, static_cast<HandshakeRole>(hello.role),
+            hello.stream,   hello.from,
+            hello.to,       hello.generation};
 
   Challenge challenge{kMagic, protocol_ != 0 ? protocol_ : hello.protocol, 0, 0, job_tag_, nonce_,
                       {}};
@@ -228,8 +232,8 @@ Status Handshake::on_proof(std::span<const std::byte> bytes) {
   if (!equal_in_constant_time(bytes, code(side_label(true)))) return fail(wrong_secret());
   const Refusal refusal = admit_(claim_);
   Verdict verdict{static_cast<std::uint32_t>(refusal), 0, {}};
-  verdict.proof = code("kolo verdict",
-                       bytes_of(view_of(verdict).substr(0, offsetof(Verdict, proof))));
+  verdict.proof =
+      code("kolo verdict", bytes_of(view_of(verdict).substr(0, offsetof(Verdict, proof))));
   output_ += view_of(verdict);
   if (refusal != Refusal::kNone) {
     return fail(invalid_argument("refused rank " + std::to_string(claim_.from) + ": " +

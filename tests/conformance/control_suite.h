@@ -17,7 +17,7 @@
 namespace kolo::internal {
 
 struct ControlMesh {
-  std::shared_ptr<void> owner;  // whatever the links need; destroyed after them
+  std::shared_ptr<void> owner;                      // whatever the links need; destroyed after them
   std::vector<std::unique_ptr<ControlLink>> links;  // of each rank
 
   ControlMesh() = default;
@@ -157,8 +157,7 @@ TEST_P(ControlSuite, EndsCleanly) {
     link(rank).finish();
   }
   ASSERT_TRUE(pump([&] {
-    return link(0).finished() && link(1).finished() && link(2).finished() &&
-           events(0).size() == 3;
+    return link(0).finished() && link(1).finished() && link(2).finished() && events(0).size() == 3;
   }));
   EXPECT_EQ(count(0, Kind::kFrame, 1), 1u);
   EXPECT_EQ(count(0, Kind::kClosed, 1), 1u);

@@ -15,8 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Handshake side =
       (data[0] & 1) != 0
           ? Handshake::connector("job", secret, {1, HandshakeRole::kData, 0, 1, 0, 1}, nonce)
-          : Handshake::acceptor("job", secret, (data[0] & 2) != 0 ? 1 : 0,
-                                [](const HandshakeClaim&) { return Refusal::kNone; }, nonce);
+          : Handshake::acceptor(
+                "job", secret, (data[0] & 2) != 0 ? 1 : 0,
+                [](const HandshakeClaim&) { return Refusal::kNone; }, nonce);
   std::span<const std::byte> rest = std::as_bytes(std::span(data + 1, size - 1));
   std::size_t read = 0;
   while (side.wanted() > 0 && side.wanted() <= rest.size()) {

@@ -8,8 +8,9 @@ Result<HostPort> parse_host_port(std::string_view text) {
   const auto bad = [&] {
     std::string message = "\"";
     message += text;
-    message += "\" is not an address: write host:port, an IPv6 address in brackets, and a port "
-               "from 0 to 65535";
+    message +=
+        "\" is not an address: write host:port, an IPv6 address in brackets, and a port "
+        "from 0 to 65535";
     return invalid_argument(std::move(message));
   };
   const std::size_t colon = text.rfind(':');

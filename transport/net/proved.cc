@@ -47,10 +47,10 @@ void ProofSession::finish(Status status) {
     cancel();
     return done(status, std::nullopt);
   }
-  const auto outward = handshake_.is_connector() ? FrameDirection::kFromConnector
-                                                 : FrameDirection::kFromAcceptor;
-  done(Status::ok(), ProvedConnection{std::move(socket_), handshake_.peer(),
-                                      handshake_.session_key(), outward});
+  const auto outward =
+      handshake_.is_connector() ? FrameDirection::kFromConnector : FrameDirection::kFromAcceptor;
+  done(Status::ok(),
+       ProvedConnection{std::move(socket_), handshake_.peer(), handshake_.session_key(), outward});
 }
 
 // ---- ProvingAcceptor
@@ -80,8 +80,7 @@ void ProvingAcceptor::wait() {
 void ProvingAcceptor::accept_all() {
   while (true) {
     tcp::socket socket(io_);
-    const error_code error =
-        accept_socket(acceptor_.native_handle(), endpoint_.protocol(), socket);
+    const error_code error = accept_socket(acceptor_.native_handle(), endpoint_.protocol(), socket);
     if (!error) {
       prove(std::move(socket));
       continue;

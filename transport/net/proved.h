@@ -114,8 +114,8 @@ class ProvingConnector : public std::enable_shared_from_this<ProvingConnector> {
   Done done_;
   tcp::socket socket_;
   asio::steady_timer timer_;
-  std::size_t next_ = 0;      // endpoint to try
-  bool all_final_ = true;     // in this pass over the endpoints
+  std::size_t next_ = 0;   // endpoint to try
+  bool all_final_ = true;  // in this pass over the endpoints
   Status first_final_;
   std::string last_error_;
   Nanos pause_ = 10ms;

@@ -44,8 +44,8 @@ Result<Listening> listen_at(const HostPort& address) {
                             "\": not a numeric address; name one of this host's addresses");
   }
   Listening made{{}, tcp::endpoint(ip, address.port)};
-  made.fd.reset(::socket(made.endpoint.protocol().family(),
-                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  made.fd.reset(
+      ::socket(made.endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made.fd.is_open()) {
     return resource_error(std::string("cannot open a socket: ") + std::strerror(errno) +
                           "; raise the limit of open files (ulimit -n)");

@@ -64,8 +64,9 @@ class Client final : public RendezvousClient {
     } else if (!connector_->last_error().empty()) {
       text += ": it was not reached (" + connector_->last_error() + ")";
     }
-    text += "; see that kolorun or rank 0 runs there, that this address can be reached, or raise "
-            "KOLO_START_TIMEOUT_MS";
+    text +=
+        "; see that kolorun or rank 0 runs there, that this address can be reached, or raise "
+        "KOLO_START_TIMEOUT_MS";
     return timed_out(std::move(text));
   }
 
@@ -75,11 +76,10 @@ class Client final : public RendezvousClient {
                     RendezvousFrontEnd::kMaxAnswerBytes);
     FrameSealer sealer(connection.session_key, FrameDirection::kFromConnector);
     sealer.seal(FrameKind::kMessage, join_bytes_, out_);
-    asio::async_write(*socket_, asio::buffer(out_),
-                      [this](const error_code& error, std::size_t) {
-                        if (error) return gone(error);
-                        read();
-                      });
+    asio::async_write(*socket_, asio::buffer(out_), [this](const error_code& error, std::size_t) {
+      if (error) return gone(error);
+      read();
+    });
   }
 
   void gone(const error_code& error) {

@@ -117,9 +117,10 @@ class FrontEnd final : public RendezvousFrontEnd {
   FrontEnd(Listening listening, JobIdentity identity, MeetingBackend& backend)
       : identity_(std::move(identity)),
         backend_(backend),
-        acceptor_(io_, std::move(listening), {kMaxUnproved, kProofLimit},
-                  [this] { return make_handshake(); },
-                  [this](ProvedConnection connection) { admit(std::move(connection)); }),
+        acceptor_(
+            io_, std::move(listening), {kMaxUnproved, kProofLimit},
+            [this] { return make_handshake(); },
+            [this](ProvedConnection connection) { admit(std::move(connection)); }),
         alarm_(io_),
         endpoint_(to_text(acceptor_.endpoint())) {
     acceptor_.start();
@@ -175,10 +176,8 @@ class FrontEnd final : public RendezvousFrontEnd {
 
   void admit(ProvedConnection connection) {
     const std::uint64_t id = next_id_++;
-    const auto member = std::make_shared<Member>(id, std::move(connection), backend_,
-                                                 [this](std::uint64_t gone) {
-                                                   members_.erase(gone);
-                                                 });
+    const auto member = std::make_shared<Member>(
+        id, std::move(connection), backend_, [this](std::uint64_t gone) { members_.erase(gone); });
     members_.emplace(id, member);
     member->start();
   }

@@ -35,7 +35,8 @@ Status Meeting::check(const Join& join) const {
   for (const Present& present : present_) {
     if (present.peer.rank != peer.rank) continue;
     return invalid_argument("rank already present: " + who(peer) + " joined while " +
-                            who(present.peer) + " is in the meeting; give every process its own "
+                            who(present.peer) +
+                            " is in the meeting; give every process its own "
                             "KOLO_RANK");
   }
   return Status::ok();
@@ -53,10 +54,10 @@ std::vector<Meeting::Answer> Meeting::fail_round(const Status& why) {
 
 std::vector<Meeting::Answer> Meeting::join(Join join) {
   if (join.protocol != kProtocolVersion && round_failure_.is_ok()) {
-    round_failure_ = invalid_argument(
-        who(join.peer) + " speaks kolo protocol " + std::to_string(join.protocol) +
-        ", the others speak " + std::to_string(kProtocolVersion) +
-        "; run every rank and kolorun with the same version of kolo");
+    round_failure_ =
+        invalid_argument(who(join.peer) + " speaks kolo protocol " + std::to_string(join.protocol) +
+                         ", the others speak " + std::to_string(kProtocolVersion) +
+                         "; run every rank and kolorun with the same version of kolo");
     untold_.clear();
     for (int rank = 0; rank < size_; ++rank) untold_.push_back(rank);
   }

@@ -26,8 +26,8 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::size_t kMinSecretBytes = 16;
 
 struct JobIdentity {
-  std::string job;     // any text; tells jobs apart in errors
-  std::string secret;  // at least kMinSecretBytes; never logged
+  std::string job;                            // any text; tells jobs apart in errors
+  std::string secret;                         // at least kMinSecretBytes; never logged
   std::uint32_t protocol = kProtocolVersion;  // what this side says of itself
 };
 
@@ -43,7 +43,7 @@ class Meeting {
   };
   struct Answer {
     std::uint64_t connection = 0;
-    Status status;    // OK: `table` is the complete meeting
+    Status status;  // OK: `table` is the complete meeting
     PeerTable table;
   };
 

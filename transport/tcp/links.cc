@@ -16,8 +16,8 @@ bool have_control(const PeerTable& table, int a, int b) {
   if (a == b) return false;
   const auto [low, high] = std::minmax(a, b);
   const int leader = leader_of(table, high);
-  if (leader == low) return true;            // a member and its leader
-  return leader == high && low == 0;         // a leader and the root
+  if (leader == low) return true;     // a member and its leader
+  return leader == high && low == 0;  // a leader and the root
 }
 
 std::vector<Link> links_of(const PeerTable& table, int self, int streams) {

@@ -21,8 +21,7 @@ namespace kolo::internal {
 class TcpChannel final : public Channel {
  public:
   // `peer` is how errors call the other side: "rank 3 (host b)". `fd` is added to the poller.
-  static Result<std::unique_ptr<TcpChannel>> create(UniqueFd fd, std::string peer,
-                                                    Poller& poller);
+  static Result<std::unique_ptr<TcpChannel>> create(UniqueFd fd, std::string peer, Poller& poller);
   ~TcpChannel() override;
 
   void post_send(Transfer& send) override;

@@ -46,7 +46,7 @@ class TcpControl final : public ControlLink {
     tcp::socket socket;
     FrameSealer sealer;
     FrameReader reader;
-    std::string queue;             // sealed bytes that have not left
+    std::string queue;  // sealed bytes that have not left
     std::size_t queue_begin = 0;
     bool ended = false;  // it has taken leave
     bool lost = false;

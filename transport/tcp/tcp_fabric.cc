@@ -30,8 +30,10 @@ class Listener final : public TcpListener {
 class Mesh {
  public:
   Mesh(const JobIdentity& identity, const PeerTable& table, int self, const TcpOptions& options)
-      : identity_(identity), table_(table), self_(self), links_(links_of(table, self,
-                                                                         options.streams)) {
+      : identity_(identity),
+        table_(table),
+        self_(self),
+        links_(links_of(table, self, options.streams)) {
     made_.resize(links_.size());
     connectors_.resize(links_.size());
   }
@@ -99,7 +101,8 @@ class Mesh {
       endpoints.insert(endpoints.end(), found->begin(), found->end());
     }
     if (endpoints.empty()) {
-      return invalid_argument(name_of(link.peer) + " announced no endpoint; set KOLO_ADDRESSES "
+      return invalid_argument(name_of(link.peer) +
+                              " announced no endpoint; set KOLO_ADDRESSES "
                               "to addresses of its host");
     }
     connectors_[index] = std::make_shared<ProvingConnector>(
@@ -135,8 +138,8 @@ class Mesh {
   }
 
   [[nodiscard]] std::size_t find(const HandshakeClaim& claim) const {
-    const auto found = std::find(links_.begin(), links_.end(),
-                                 Link{claim.from, claim.role, claim.stream});
+    const auto found =
+        std::find(links_.begin(), links_.end(), Link{claim.from, claim.role, claim.stream});
     return static_cast<std::size_t>(found - links_.begin());
   }
 
@@ -165,7 +168,8 @@ class Mesh {
       last = rank;
     }
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
-    text += " after " + std::to_string(ms) + " ms; see that these ranks live and that their "
+    text += " after " + std::to_string(ms) +
+            " ms; see that these ranks live and that their "
             "addresses (KOLO_ADDRESSES) can be reached, or raise KOLO_START_TIMEOUT_MS";
     return timed_out(std::move(text));
   }

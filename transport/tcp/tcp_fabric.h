@@ -14,9 +14,9 @@
 namespace kolo::internal {
 
 struct TcpOptions {
-  int streams = 2;                      // data connections per pair of ranks
-  std::vector<std::string> addresses;   // to listen on: "127.0.0.1" for a single-host job
-  Nanos start_timeout{};                // for everything here together
+  int streams = 2;                     // data connections per pair of ranks
+  std::vector<std::string> addresses;  // to listen on: "127.0.0.1" for a single-host job
+  Nanos start_timeout{};               // for everything here together
 };
 
 // Sockets bound and listening before the meeting, so that their endpoints can be announced.

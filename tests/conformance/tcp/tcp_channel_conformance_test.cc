@@ -29,8 +29,7 @@ Road tcp_road(std::string name, std::size_t stream) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, ChannelSuite,
-                         testing::Values(tcp_road("first_stream", 0),
-                                         tcp_road("second_stream", 1)),
+                         testing::Values(tcp_road("first_stream", 0), tcp_road("second_stream", 1)),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -24,8 +24,8 @@ Handshake connector(std::string_view job = kJob, std::string_view secret = kSecr
 }
 
 Handshake acceptor(Refusal answer = Refusal::kNone, std::uint32_t protocol = 1) {
-  return Handshake::acceptor(kJob, kSecret, protocol,
-                             [answer](const HandshakeClaim&) { return answer; }, random_digest());
+  return Handshake::acceptor(
+      kJob, kSecret, protocol, [answer](const HandshakeClaim&) { return answer; }, random_digest());
 }
 
 // Runs both sides against each other. `tamper` may alter each message, numbered from 0.

@@ -73,8 +73,8 @@ TEST(Meeting, OtherProtocolFailsTheRoundForEachRankHoweverLate) {
   ASSERT_EQ(answers.size(), 2U);
   for (const Meeting::Answer& answer : answers) {
     EXPECT_EQ(answer.status.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(answer.status.text(), AllOf(HasSubstr("rank 1"), HasSubstr("protocol 2"),
-                                            HasSubstr("speak 1")));
+    EXPECT_THAT(answer.status.text(),
+                AllOf(HasSubstr("rank 1"), HasSubstr("protocol 2"), HasSubstr("speak 1")));
   }
   meeting.left(1);
   meeting.left(2);

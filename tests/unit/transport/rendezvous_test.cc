@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <dirent.h>
+#include <algorithm>
 
 #include "base/unique_fd.h"
 #include "tests/unit/transport/loopback.h"
@@ -91,8 +91,8 @@ TEST(Rendezvous, ServerNamesMissingRanksAndItsAddress) {
   for (auto* join : {&zero, &two}) {
     const Joined client = join->get();
     EXPECT_EQ(client.status().code(), StatusCode::kTimedOut);
-    EXPECT_THAT(client.status().text(), AllOf(HasSubstr("missing ranks 1, 3"),
-                                              HasSubstr(server->endpoint())));
+    EXPECT_THAT(client.status().text(),
+                AllOf(HasSubstr("missing ranks 1, 3"), HasSubstr(server->endpoint())));
   }
   EXPECT_GE(now() - start, 300ms);
   EXPECT_LT(now() - start, 5s);
@@ -141,8 +141,8 @@ TEST(Rendezvous, WrongSecretOtherJobOtherSizeAreRefusedAtOnce) {
   wrong.secret = "another secret of some length";
   Joined client = join_later(server->endpoint(), 0, 2, 20s, wrong).get();
   EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(client.status().text(), AllOf(HasSubstr("wrong secret"),
-                                            HasSubstr(server->endpoint())));
+  EXPECT_THAT(client.status().text(),
+              AllOf(HasSubstr("wrong secret"), HasSubstr(server->endpoint())));
   wrong = test_identity();
   wrong.job = "another job";
   client = join_later(server->endpoint(), 0, 2, 20s, wrong).get();

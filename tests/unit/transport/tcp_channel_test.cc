@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "tests/unit/transport/count_allocations.h"

@@ -97,11 +97,11 @@ TEST(TcpConnectErrors, AClosedEndpointIsALostPeerAtOnce) {
   auto listener = TcpListener::open({"127.0.0.1"});
   Poller poller = std::move(*Poller::create());
   const Nanos start = SteadyClock().now();
-  const auto fabric = tcp_connect(**listener, test_identity(), table, 1,
-                                  {2, {"127.0.0.1"}, 20s}, poller);
+  const auto fabric =
+      tcp_connect(**listener, test_identity(), table, 1, {2, {"127.0.0.1"}, 20s}, poller);
   EXPECT_EQ(fabric.status().code(), StatusCode::kPeerLost);
-  EXPECT_THAT(fabric.status().text(), AllOf(HasSubstr("rank 0 (host host-0)"),
-                                            HasSubstr(table.peers[0].endpoints[0])));
+  EXPECT_THAT(fabric.status().text(),
+              AllOf(HasSubstr("rank 0 (host host-0)"), HasSubstr(table.peers[0].endpoints[0])));
   EXPECT_LT(SteadyClock().now() - start, 5s);
 }
 
@@ -128,8 +128,7 @@ TEST(TcpConnectErrors, OtherGenerationAndOtherSecretAreRefused) {
       return tcp_connect(*listeners[0], test_identity(), table, 0, options, poller).status();
     });
     Poller poller = std::move(*Poller::create());
-    const Status status =
-        tcp_connect(*listeners[1], identity, stale, 1, options, poller).status();
+    const Status status = tcp_connect(*listeners[1], identity, stale, 1, options, poller).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.to_string();
     EXPECT_THAT(status.text(), HasSubstr(other_secret ? "wrong secret" : "another generation"));
     EXPECT_EQ(zero.get().code(), StatusCode::kTimedOut);
@@ -159,9 +158,8 @@ TEST(Links, ControlIsBetweenMembersLeadersAndTheRootOnly) {
   for (int a = 0; a < 5; ++a) {
     EXPECT_EQ(leader_of(table, a), a == 4 ? 4 : a / 2 * 2);
     for (int b = 0; b < 5; ++b) {
-      const bool due =
-          std::find(linked.begin(), linked.end(), std::pair(std::min(a, b), std::max(a, b))) !=
-          linked.end();
+      const bool due = std::find(linked.begin(), linked.end(),
+                                 std::pair(std::min(a, b), std::max(a, b))) != linked.end();
       EXPECT_EQ(have_control(table, a, b), due) << a << " " << b;
     }
   }
