@@ -45,9 +45,11 @@ bool Driver::advance_bodies(Nanos now) {
 bool Driver::run_bodies(Nanos now) {
   if (crashed_) return false;
   try {
-    return advance_bodies(now);
+    moving_ = advance_bodies(now);
+    return moving_;
   } catch (const std::exception& error) {
     crashed_ = true;
+    moving_ = false;
     const Status cause(StatusCode::kInternal, error.what());
     parts_.logger.error("the context is broken: " + cause.to_string());
     parts_.engine.break_with(cause);
@@ -146,6 +148,7 @@ void Driver::await_event(Nanos since, Nanos deadline) {
       case WaitPolicy::Step::kSleep: {
         const Nanos until =
             std::min({deadline, parts_.engine.next_deadline(now), now + kLongestSleep});
+        if (parts_.trace != nullptr) parts_.trace->flush();
         if (until > now) parts_.poller.wait(until - now);
         return;
       }
@@ -153,11 +156,14 @@ void Driver::await_event(Nanos since, Nanos deadline) {
   }
 }
 
-// Hands the sockets back to the background thread without waking it, unless there is work.
+// Hands the sockets back to the background thread without waking it, unless there is work that
+// needs no event: the bodies were still moving, or a time limit comes before it wakes by itself.
 void Driver::leave() {
   while (parts_.poller.poll()) run_bodies(parts_.clock.now());
   const Nanos due = parts_.engine.next_deadline(parts_.clock.now());
-  const bool work_left = !parts_.executor.idle() || due.count() < background_until_.load();
+  const bool work_left = (moving_ && !parts_.executor.idle()) ||
+                         due.count() < background_until_.load(std::memory_order_relaxed);
+  if (parts_.trace != nullptr) parts_.trace->flush();
   parts_.poller.arm();
   driven_.store(false, std::memory_order_seq_cst);
   drive_.unlock();
@@ -191,7 +197,6 @@ void Driver::drive_in_background() {
       std::this_thread::yield();
     }
   }
-  if (parts_.trace != nullptr) parts_.trace->flush();
 }
 
 void Driver::background() {

@@ -77,6 +77,7 @@ class Driver {
   std::atomic<bool> give_way_{false};            // drive_farewell wants to drive
   std::atomic<Nanos::rep> background_until_{0};  // when the background thread wakes by itself
   std::atomic<bool> stopping_{false};
+  bool moving_ = false;   // what the bodies last said
   bool crashed_ = false;  // a Bug was caught: the bodies do not run again
   std::thread background_;
   std::thread::id background_id_;
