@@ -11,7 +11,7 @@ namespace kolo::internal {
 
 std::size_t segment_bytes(int size) {
   const auto peers = static_cast<std::size_t>(std::max(size - 1, 1));
-  return std::clamp(std::bit_floor((std::size_t{1} << 20) / peers), std::size_t{16} << 10,
+  return std::clamp(std::bit_floor((std::size_t{1} << 19) / peers), std::size_t{16} << 10,
                     std::size_t{256} << 10);
 }
 
