@@ -38,6 +38,22 @@ Status check_cuts(const std::vector<std::vector<std::uint32_t>>& cuts,
   return count == seen.size() ? Status::ok() : bad_order("a tensor in no cut");
 }
 
+// Every rank of the set gives what it contributes to a single tensor: only the root of a broadcast.
+Status check_payloads(const UnitOrder& order, const Unit& unit, const std::vector<int>& ranks) {
+  if (order.payloads.empty()) return Status::ok();
+  if (order.payloads.size() != ranks.size() || !order.absent.empty()) {
+    return bad_order("payloads of some ranks only");
+  }
+  if (unit.group) return bad_order("payloads of a group");
+  const TensorSpec& spec = unit.tensors.front();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == ranks[i];
+    const std::size_t size = contributes ? spec.count * element_bytes(spec.dtype) : 0;
+    if (order.payloads[i].size() != size) return bad_order("a payload of a wrong size");
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
@@ -174,15 +190,13 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
     return Status::ok();  // not for this rank; it keeps its places in the cuts
   }
   if (contains(order.absent, rank_)) return Status::ok();
-  const std::size_t payloads = order.payloads.size();
-  if (payloads != 0 && payloads != topology_.ranks_of_set(key.process_set).size()) {
-    return bad_order("payloads of some ranks only");
-  }
   const auto pending = pending_.find(key);
   if (pending == pending_.end() || pending->second.ticket == 0) {
     return bad_order("a run of " + unit_text(*planned.unit) +
                      ", which this rank has not submitted");
   }
+  KOLO_RETURN_IF_ERROR(
+      check_payloads(order, *pending->second.unit, topology_.ranks_of_set(key.process_set)));
   planned.ticket = pending->second.ticket;
   finish_pending(key);
   return Status::ok();

@@ -148,6 +148,9 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
       return bad("a rank outside of the process set");
     }
   }
+  for (const Payload& payload : frame.payloads) {
+    if (!speaks_of(payload.rank)) return bad("a payload of another rank");
+  }
   for (const Joined& joined : frame.joined) {
     if (!known(joined.process_set, joined.rank)) return bad("a join outside of the process set");
   }

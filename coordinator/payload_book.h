@@ -1,8 +1,9 @@
 // PayloadBook: the bytes of small cached units that came along with the word of their readiness.
 //
 // When every rank of a unit has sent its payload, the order carries them all and the unit completes
-// where it is ordered: no data connection is used. Opaque bytes here; levels, as toggles are: per
-// rank and id the payload belongs to one parity. Pure state.
+// where it is ordered: no data connection is used. Opaque bytes here; levels, as toggles are: a payload
+// belongs to one parity of its rank and id, and the next toggle takes it back. Stale ones are
+// dropped before they come here. Pure state.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace kolo::internal {
@@ -26,37 +28,27 @@ struct Payload {
 
 class PayloadBook {
  public:
-  void add(Payload payload) {
-    of_id_[payload.id][payload.rank] = {payload.parity, std::move(payload.bytes)};
-  }
+  // For the round of the id that is not ordered yet; heard again it changes nothing.
+  void add(Payload payload) { of_id_[payload.id][payload.rank] = std::move(payload.bytes); }
   void forget(std::uint64_t id) { of_id_.erase(id); }
 
-  // The payloads of `ranks`, in that order, which are forgotten; nothing unless each has one of
-  // the parity that `expected` gives for it.
-  template <typename Expected>
-  std::optional<std::vector<std::string>> take(std::uint64_t id, const std::vector<int>& ranks,
-                                               const Expected& expected) {
-    const auto found = of_id_.find(id);
-    if (found == of_id_.end()) return std::nullopt;
+  // A round ends: the payloads of `ranks`, in that order; nothing unless each has one. Either way
+  // what is here of the id belonged to this round, and is forgotten.
+  std::optional<std::vector<std::string>> take(std::uint64_t id, const std::vector<int>& ranks) {
+    const auto found = of_id_.extract(id);
+    if (found.empty()) return std::nullopt;
     std::vector<std::string> payloads;
     payloads.reserve(ranks.size());
     for (const int rank : ranks) {
-      const auto entry = found->second.find(rank);
-      if (entry == found->second.end() || entry->second.parity != expected(rank)) {
-        return std::nullopt;
-      }
-      payloads.push_back(entry->second.bytes);
+      const auto entry = found.mapped().find(rank);
+      if (entry == found.mapped().end()) return std::nullopt;
+      payloads.push_back(std::move(entry->second));
     }
-    of_id_.erase(found);
     return payloads;
   }
 
  private:
-  struct Entry {
-    bool parity = false;
-    std::string bytes;
-  };
-  std::unordered_map<std::uint64_t, std::map<int, Entry>> of_id_;
+  std::unordered_map<std::uint64_t, std::map<int, std::string>> of_id_;
 };
 
 }  // namespace kolo::internal

@@ -59,7 +59,9 @@ Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
 void Sequencer::add_payload(Payload payload) {
   if (!toggles_.is_live(payload.id)) return;
   const UnitPtr unit = toggles_.unit_of(payload.id);
-  if (topology_.in_set(unit->key.process_set, payload.rank)) payloads_.add(std::move(payload));
+  if (!topology_.in_set(unit->key.process_set, payload.rank)) return;
+  if (payload.parity == toggles_.ordered_parity(payload.id, payload.rank)) return;  // stale
+  payloads_.add(std::move(payload));
 }
 
 void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
@@ -184,10 +186,8 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     unit_order.first_sight = true;
   }
   if (cached != nullptr) {
-    const auto payloads =
-        payloads_.take(cached->id, topology_.ranks_of_set(unit->key.process_set),
-                       [&](int rank) { return !toggles_.ordered_parity(cached->id, rank); });
-    if (payloads && unit_order.absent.empty()) unit_order.payloads = *payloads;
+    auto payloads = payloads_.take(cached->id, topology_.ranks_of_set(unit->key.process_set));
+    if (payloads && unit_order.absent.empty()) unit_order.payloads = *std::move(payloads);
     toggles_.ordered(cached->id, unit_order.absent);
     cache_.touch(cached->id);
     unit_order.id = cached->id;

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/check.h"
+#include "coordinator/payload_book.h"
+#include "ops/gathered.h"
 #include "ops/reduce_kernels.h"
 #include "tests/sim/random.h"
 
@@ -107,6 +109,15 @@ Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec, bool
   return words;
 }
 
+std::optional<std::string> payload_of(int op, int rank, const Unit& unit, bool inexact) {
+  if (unit.group || unit.numbered) return std::nullopt;
+  const TensorSpec& spec = unit.tensors.front();
+  if (spec.count * element_bytes(spec.dtype) > kPayloadBytesMax) return std::nullopt;
+  if (spec.kind == OpKind::kBroadcast && spec.root != rank) return std::string();
+  const Words words = input_of(op, rank, 0, spec, inexact);
+  return std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(words[0]));
+}
+
 Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
                           std::span<const int> hosts) {
   Words result(spec.count);
@@ -145,6 +156,25 @@ Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
   call.scale.contributors = order.contributors();
   call.scratch = scratch.get();
   reduce_kernel(spec.dtype, spec.op).reduce(call);
+  return result;
+}
+
+Words gathered_result(const TensorSpec& spec, const std::vector<std::string>& payloads,
+                      std::size_t root, std::span<const int> hosts) {
+  GatheredCollectives gathered;
+  const std::size_t bytes = spec.count * element_bytes(spec.dtype);
+  const bool all = spec.kind == OpKind::kAllgather;
+  Words result(spec.count * (all ? payloads.size() : 1));
+  switch (spec.kind) {
+    case OpKind::kAllreduce:
+      gathered.allreduce(ReductionOrder(hosts),
+                         {nullptr, result.data(), spec.count, spec.prescale, spec.postscale},
+                         spec.dtype, spec.op, payloads);
+      break;
+    case OpKind::kAllgather: gathered.allgather(result.data(), bytes, payloads); break;
+    case OpKind::kBroadcast: gathered.broadcast(result.data(), bytes, payloads[root]); break;
+    case OpKind::kBarrier: break;
+  }
   return result;
 }
 

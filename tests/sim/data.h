@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "coordinator/topology.h"
@@ -18,6 +20,10 @@ using Words = std::vector<std::uint32_t>;
 [[nodiscard]] Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec,
                              bool inexact);
 
+// What `rank` has to give to a unit of one small tensor, as bytes; nothing for all other units.
+[[nodiscard]] std::optional<std::string> payload_of(int op, int rank, const Unit& unit,
+                                                    bool inexact);
+
 // The contributions of one tensor, by place in `ranks` (ascending); empty for absent ranks.
 [[nodiscard]] Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
                                         std::span<const int> hosts);
@@ -25,6 +31,11 @@ using Words = std::vector<std::uint32_t>;
 // One fused operation over the concatenated tensors by the kernels of ops/: `packed` by place in
 // the process set, empty for absent ranks. Scales are the packer's business.
 [[nodiscard]] Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
+                                    std::span<const int> hosts);
+
+// One tensor from every rank's payload, by place in the process set, by the code of ops/.
+[[nodiscard]] Words gathered_result(const TensorSpec& spec,
+                                    const std::vector<std::string>& payloads, std::size_t root,
                                     std::span<const int> hosts);
 
 void scale(std::span<std::uint32_t> words, double by);  // f32 words; `by` is a power of two

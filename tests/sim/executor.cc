@@ -7,9 +7,17 @@
 namespace kolo::internal {
 namespace {
 
-std::string cut_text(const std::vector<std::string>& members, const std::vector<int>& absent) {
+std::string cut_text(const std::vector<std::string>& members, const std::vector<int>& absent,
+                     const std::vector<std::string>& payloads) {
   std::string text;
   for (const std::string& member : members) text += member + " ";
+  if (!payloads.empty()) text += "with payloads ";
+  for (const std::string& payload : payloads) {
+    for (const char byte : payload) {
+      for (const int shift : {4, 0}) text += "0123456789abcdef"[(byte >> shift) & 15];
+    }
+    text += " ";
+  }
   return absent.empty() ? text : text + "without " + ranks_text(absent);
 }
 
@@ -66,6 +74,7 @@ void Executor::execute(int rank, const Plan& plan) {
       cut.run = tensor.planned->run;
       cut.absent = tensor.planned->absent;
       cut.parts.push_back({tensor.planned->ticket, tensor.planned->unit, tensor.tensor});
+      if (!tensor.planned->payloads.empty()) cut.payloads = tensor.planned->payloads;
     }
     if (cut.run != 0) enqueue(rank, std::move(cut));
   }
@@ -91,7 +100,7 @@ void Executor::enqueue(int rank, Cut cut) {
   for (const Part& part : cut.parts) {
     members.push_back(part.unit->key.name + "/" + std::to_string(part.tensor));
   }
-  std::string text = cut_text(members, cut.absent);
+  std::string text = cut_text(members, cut.absent, cut.payloads);
   auto& plans = plans_[cut.process_set];
   if (cut.number == plans.size()) {
     plans.push_back(std::move(text));
@@ -102,7 +111,50 @@ void Executor::enqueue(int rank, Cut cut) {
              "], another rank [" + plans[cut.number] + "]";
     });
   }
+  if (!cut.payloads.empty()) return complete(rank, cut);
   queues_[static_cast<std::size_t>(rank)].push_back(std::move(cut));
+}
+
+// Everyone's bytes are here: nothing to wait for.
+void Executor::complete(int rank, const Cut& cut) {
+  check_payloads(rank, cut);
+  ++payload_units_;
+  const Part& part = cut.parts.front();
+  const TensorSpec& spec = part.unit->tensors.front();
+  const auto& ranks = program_.topology.ranks_of_set(cut.process_set);
+  const auto root = std::find(ranks.begin(), ranks.end(), spec.root) - ranks.begin();
+  const std::vector<int> hosts = hosts_of(cut.process_set);
+  check_result(part, rank,
+               gathered_result(spec, cut.payloads, static_cast<std::size_t>(root), hosts), hosts);
+  Submitted& mine = submission(rank, part.ticket);
+  mine.by_payloads = true;
+  mine.tensors_left = 0;
+  end_(rank, part.ticket, Status::ok());
+}
+
+// They are what every rank of the set has sent along with its submission of *this* operation.
+void Executor::check_payloads(int rank, const Cut& cut) {
+  const auto check = [&](bool holds, const std::string& what) {
+    require(holds, "right_payload", [&] {
+      return "rank " + std::to_string(rank) + ", " + unit_text(*cut.parts.front().unit) +
+             ": an order with payloads " + what;
+    });
+  };
+  const auto& ranks = program_.topology.ranks_of_set(cut.process_set);
+  check(cut.parts.size() == 1 && !cut.parts.front().unit->group, "of several tensors");
+  check(cut.absent.empty() && cut.parts.front().ticket != 0, "without some rank");
+  check(cut.payloads.size() == ranks.size(), "of some ranks only");
+  const int index = submission(rank, cut.parts.front().ticket).op;
+  const Op& op = program_.ops[static_cast<std::size_t>(index)];
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto& theirs = submitted_[static_cast<std::size_t>(ranks[i])];
+    const auto sent = std::find_if(theirs.begin(), theirs.end(),
+                                   [&](const Submitted& one) { return one.op == index; });
+    const std::string of_rank = "of rank " + std::to_string(ranks[i]);
+    check(sent != theirs.end() && sent->with_payload, of_rank + ", which sent none");
+    check(cut.payloads[i] == payload_of(index, ranks[i], *sent->unit, op.inexact),
+          of_rank + ", which sent another");
+  }
 }
 
 bool Executor::run_head(int rank) {

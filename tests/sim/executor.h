@@ -2,7 +2,8 @@
 //
 // Each rank has a queue of cuts, in the order of its plans. A cut runs when it stands at the head
 // of the queue on every rank of its process set, so an order that could deadlock real ranks stops
-// here too. One thread; owned by the simulation, told by it.
+// here too. A unit that comes with everyone's payloads is complete at once, on each rank alone.
+// One thread; owned by the simulation, told by it.
 #pragma once
 
 #include <deque>
@@ -23,6 +24,8 @@ struct Submitted {
   UnitPtr unit;
   std::size_t tensors_left = 0;
   bool ended = false;
+  bool with_payload = false;  // its bytes went along with the submission
+  bool by_payloads = false;   // ended by everyone's payloads, without the others
 };
 
 class Executor {
@@ -45,6 +48,7 @@ class Executor {
   [[nodiscard]] std::string head_text(int rank) const;
   [[nodiscard]] std::size_t executed_cuts() const { return executed_cuts_; }
   [[nodiscard]] std::size_t fused_cuts() const { return fused_cuts_; }
+  [[nodiscard]] std::size_t payload_units() const { return payload_units_; }  // on all ranks
 
  private:
   struct Part {
@@ -58,6 +62,7 @@ class Executor {
     std::size_t number = 0;  // among the cuts of the process set
     std::vector<int> absent;
     std::vector<Part> parts;
+    std::vector<std::string> payloads;  // of all ranks of the set, else empty
   };
   struct UnitInPlan {
     const PlannedUnit* planned;
@@ -65,6 +70,8 @@ class Executor {
   };
 
   void enqueue(int rank, Cut cut);
+  void complete(int rank, const Cut& cut);
+  void check_payloads(int rank, const Cut& cut);
   void check_unit(int rank, const PlannedUnit& planned) const;
   void advance(int rank);
   bool run_head(int rank);
@@ -83,6 +90,7 @@ class Executor {
   std::vector<bool> stopped_;
   std::size_t executed_cuts_ = 0;
   std::size_t fused_cuts_ = 0;
+  std::size_t payload_units_ = 0;
 };
 
 }  // namespace kolo::internal

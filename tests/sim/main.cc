@@ -73,9 +73,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void print_progress(const Work& work, std::chrono::steady_clock::time_point start) {
   const double seconds = seconds_since(start);
-  std::printf("%llu seeds, %.0f seeds/s; %zu operations, %zu frames, %zu cuts (%zu fused)\n",
+  std::printf("%llu seeds, %.0f seeds/s; %zu operations, %zu frames, %zu cuts (%zu fused), "
+              "%zu submissions ended by payloads\n",
               static_cast<unsigned long long>(work.runs), static_cast<double>(work.runs) / seconds,
-              work.total.ops, work.total.frames, work.total.cuts, work.total.fused_cuts);
+              work.total.ops, work.total.frames, work.total.cuts, work.total.fused_cuts,
+              work.total.payload_units);
   std::fflush(stdout);
 }
 
@@ -92,6 +94,7 @@ void run_seeds(const Arguments& arguments, Work& work,
     work.total.frames += report.frames;
     work.total.cuts += report.cuts;
     work.total.fused_cuts += report.fused_cuts;
+    work.total.payload_units += report.payload_units;
     if (work.runs % 1000 == 0) print_progress(work, start);
     if (report.invariant.empty()) continue;
     if (work.broken_seed == 0 || seed < work.broken_seed) {

@@ -90,7 +90,7 @@ class Writer {
     spec.name = std::move(name);
     spec.dtype = rng.chance(70) ? DataType::kFloat32 : DataType::kInt32;
     spec.op = static_cast<ReduceOp>(rng.below(kReduceOpCount));
-    spec.count = rng.below(std::uint64_t{24});
+    spec.count = rng.below(std::uint64_t{rng.chance(50) ? 11U : 24U});
     spec.shape = {static_cast<std::int64_t>(spec.count)};
     if (spec.dtype == DataType::kFloat32 && rng.chance(20)) spec.prescale = 0.5;
     if (spec.dtype == DataType::kFloat32 && rng.chance(20)) spec.postscale = 4.0;
@@ -155,6 +155,7 @@ class Writer {
     op.limit_of.assign(static_cast<std::size_t>(size_), kNever);
     op.may_time_out = program_.stalls;
     op.inexact = rng_.chance(30);
+    op.payload_percent = rng_.pick(std::vector<int>{0, 0, 30, 80, 100, 100});
     const auto shared = std::make_shared<const Unit>(unit);
     for (const int rank : program_.topology.ranks_of_set(set)) {
       if (is_absent(op, rank)) continue;

@@ -23,7 +23,8 @@ struct Op {
   std::vector<int> absent;       // ranks that have joined by then
   StatusCode expected = StatusCode::kOk;
   bool may_time_out = false;
-  bool inexact = false;  // data whose sum depends on the order
+  bool inexact = false;     // data whose sum depends on the order
+  int payload_percent = 0;  // how likely a rank sends its bytes along, where they are few
 };
 
 struct Step {

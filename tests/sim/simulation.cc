@@ -74,6 +74,7 @@ RunReport Simulation::run() {
     report_.ops += era->program.ops.size();
     report_.cuts += era->executor->executed_cuts();
     report_.fused_cuts += era->executor->fused_cuts();
+    report_.payload_units += era->executor->payload_units();
   }
   return std::move(report_);
 }
@@ -189,7 +190,7 @@ void Simulation::deliver_stale(Node& node, int from, const std::string& bytes) {
   });
 }
 
-// A window is read again: the sender's latest published parities once more.
+// A window is read again: the sender's latest published parities and payloads once more.
 void Simulation::reread(int from, int to) {
   const Node& sender = nodes_[static_cast<std::size_t>(from)];
   const Node& receiver = nodes_[static_cast<std::size_t>(to)];
@@ -198,16 +199,30 @@ void Simulation::reread(int from, int to) {
   if (published == published_.end()) return;
   Frame frame;
   frame.generation = sender.generation;
-  for (const auto& [id, parity] : published->second) {
+  for (const auto& [id, parity] : published->second.parities) {
     if (rng_.chance(50)) frame.toggles.push_back({id, parity});
+  }
+  for (const auto& [place, payload] : published->second.payloads) {
+    if (rng_.chance(50)) frame.payloads.push_back(payload);
   }
   if (frame.empty()) return;
   note([&] {
     return "rank " + std::to_string(receiver.rank) + " will read " +
-           std::to_string(frame.toggles.size()) + " parities of rank " +
+           std::to_string(frame.toggles.size()) + " parities and " +
+           std::to_string(frame.payloads.size()) + " payloads of rank " +
            std::to_string(sender.rank) + " again";
   });
   network_.send(from, to, {frame.generation, encode(frame), false});
+}
+
+// Of the ranks that have toggled anew (null: all), the payloads of the round before.
+void Simulation::Published::take_back(const Toggle& toggle, const std::vector<int>* ranks) {
+  std::erase_if(payloads, [&](const auto& entry) {
+    const Payload& payload = entry.second;
+    const bool concerned =
+        ranks == nullptr || std::find(ranks->begin(), ranks->end(), payload.rank) != ranks->end();
+    return payload.id == toggle.id && payload.parity != toggle.parity && concerned;
+  });
 }
 
 void Simulation::tick(Node& node) {
@@ -355,16 +370,28 @@ void Simulation::check_frame(const Node& from, const Node& to, const std::string
                     [&](const Fact& fact) {
                       return fact.unit && topology.is_host_only(fact.unit->key.process_set);
                     }) ||
-        std::any_of(frame->toggles.begin(), frame->toggles.end(),
-                    [](const Toggle& toggle) { return ResponseCache::is_host_id(toggle.id); });
+        std::any_of(
+            frame->toggles.begin(), frame->toggles.end(),
+            [](const Toggle& toggle) { return ResponseCache::is_host_id(toggle.id); }) ||
+        std::any_of(frame->payloads.begin(), frame->payloads.end(), [](const Payload& payload) {
+          return ResponseCache::is_host_id(payload.id);
+        });
     require(!of_one_host, "host_only",
             [] { return "a frame between hosts speaks of a process set of one host"; });
   }
   if (from.generation != generation_) return;
   auto& published = published_[{index_of(from), index_of(to)}];
-  for (const Toggle& toggle : frame->toggles) published[toggle.id] = toggle.parity;
+  for (const Payload& payload : frame->payloads) {
+    published.payloads[{payload.id, payload.rank}] = payload;
+  }
+  for (const Toggle& toggle : frame->toggles) {
+    published.parities[toggle.id] = toggle.parity;
+    published.take_back(toggle, nullptr);
+  }
   for (const Fact& fact : frame->facts) {
-    if (!fact.unit) published.erase(fact.id);  // a leader speaks of some of its ranks only
+    if (fact.unit) continue;
+    published.parities.erase(fact.id);  // a leader speaks of some of its ranks only
+    published.take_back({fact.id, fact.parity}, &fact.ranks);
   }
 }
 

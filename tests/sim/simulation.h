@@ -24,6 +24,7 @@ struct RunReport {
   std::size_t frames = 0;
   std::size_t cuts = 0;
   std::size_t fused_cuts = 0;
+  std::size_t payload_units = 0;
   std::vector<std::string> trace;
 };
 
@@ -58,6 +59,7 @@ class Simulation {
     int executed = 0;
     int failed = 0;
     StatusCode code = StatusCode::kOk;
+    bool by_payloads = false;  // on some rank
   };
   // What belongs to one generation; a node that is left behind keeps using its own.
   struct Era {
@@ -76,6 +78,13 @@ class Simulation {
     std::vector<Submitted>& submissions(int rank) {
       return submitted[static_cast<std::size_t>(rank)];
     }
+  };
+
+  // What a window of a link would now hold: the latest of each.
+  struct Published {
+    void take_back(const Toggle& toggle, const std::vector<int>* ranks);
+    std::map<std::uint64_t, bool> parities;
+    std::map<std::pair<std::uint64_t, int>, Payload> payloads;  // by id and rank
   };
 
   Era& era_of(const Node& node) { return *eras_[static_cast<std::size_t>(node.generation) - 1]; }
@@ -135,7 +144,7 @@ class Simulation {
   std::uint64_t generation_ = 0;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<Era>> eras_;
-  std::map<std::pair<int, int>, std::map<std::uint64_t, bool>> published_;  // latest, by link
+  std::map<std::pair<int, int>, Published> published_;  // by link
   std::vector<std::string> old_frames_;  // of an earlier generation
   bool tracing_;
   std::size_t step_ = 0;

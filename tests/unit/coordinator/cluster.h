@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,8 +34,9 @@ class Cluster {
 
   Rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   Negotiator& at(int rank) { return *(*this)[rank].negotiator; }
-  Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline = kNever) {
-    return at(rank).submit(ticket, std::move(unit), deadline);
+  Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline = kNever,
+                std::optional<std::string> payload = std::nullopt) {
+    return at(rank).submit(ticket, std::move(unit), deadline, std::move(payload));
   }
 
   // Until nothing moves. Frames of held links stay on the way.
