@@ -1,9 +1,9 @@
 // PayloadBook: the bytes of small cached units that came along with the word of their readiness.
 //
 // When every rank of a unit has sent its payload, the order carries them all and the unit completes
-// where it is ordered: no data connection is used. Opaque bytes here; levels, as toggles are: a payload
-// belongs to one parity of its rank and id, and the next toggle takes it back. Stale ones are
-// dropped before they come here. Pure state.
+// where it is ordered: no data connection is used. Opaque bytes here; levels, as toggles are: a
+// payload belongs to one parity of its rank and id, and the next toggle takes it back. Stale ones
+// are dropped before they come here. Pure state.
 #pragma once
 
 #include <cstddef>
