@@ -73,11 +73,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void print_progress(const Work& work, std::chrono::steady_clock::time_point start) {
   const double seconds = seconds_since(start);
-  std::printf("%llu seeds, %.0f seeds/s; %zu operations, %zu frames, %zu cuts (%zu fused), "
-              "%zu submissions ended by payloads\n",
-              static_cast<unsigned long long>(work.runs), static_cast<double>(work.runs) / seconds,
-              work.total.ops, work.total.frames, work.total.cuts, work.total.fused_cuts,
-              work.total.payload_units);
+  std::printf(
+      "%llu seeds, %.0f seeds/s; %zu operations, %zu frames, %zu cuts (%zu fused), "
+      "%zu submissions ended by payloads\n",
+      static_cast<unsigned long long>(work.runs), static_cast<double>(work.runs) / seconds,
+      work.total.ops, work.total.frames, work.total.cuts, work.total.fused_cuts,
+      work.total.payload_units);
   std::fflush(stdout);
 }
 

@@ -370,12 +370,10 @@ void Simulation::check_frame(const Node& from, const Node& to, const std::string
                     [&](const Fact& fact) {
                       return fact.unit && topology.is_host_only(fact.unit->key.process_set);
                     }) ||
-        std::any_of(
-            frame->toggles.begin(), frame->toggles.end(),
-            [](const Toggle& toggle) { return ResponseCache::is_host_id(toggle.id); }) ||
-        std::any_of(frame->payloads.begin(), frame->payloads.end(), [](const Payload& payload) {
-          return ResponseCache::is_host_id(payload.id);
-        });
+        std::any_of(frame->toggles.begin(), frame->toggles.end(),
+                    [](const Toggle& toggle) { return ResponseCache::is_host_id(toggle.id); }) ||
+        std::any_of(frame->payloads.begin(), frame->payloads.end(),
+                    [](const Payload& payload) { return ResponseCache::is_host_id(payload.id); });
     require(!of_one_host, "host_only",
             [] { return "a frame between hosts speaks of a process set of one host"; });
   }

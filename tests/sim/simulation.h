@@ -145,7 +145,7 @@ class Simulation {
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<Era>> eras_;
   std::map<std::pair<int, int>, Published> published_;  // by link
-  std::vector<std::string> old_frames_;  // of an earlier generation
+  std::vector<std::string> old_frames_;                 // of an earlier generation
   bool tracing_;
   std::size_t step_ = 0;
   RunReport report_;
