@@ -39,6 +39,13 @@ Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
   return Status::ok();
 }
 
+Status Leader::add_payload(Payload payload) {
+  const Result<bool> counts = toggles_.counts(payload);
+  if (!counts) return counts.status();
+  if (*counts) report_.payloads.push_back(std::move(payload));
+  return Status::ok();
+}
+
 void Leader::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
   const UnitKey& key = unit->key;
   if (is_told(rank, key)) return;

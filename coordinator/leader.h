@@ -31,7 +31,7 @@ class Leader {
 
   void add(std::span<const int> ranks, const UnitPtr& unit, Nanos now);
   Status add_toggle(int rank, Toggle toggle, Nanos now);  // INTERNAL: unknown id
-  void add_payload(Payload payload) { report_.payloads.push_back(std::move(payload)); }
+  Status add_payload(Payload payload);  // goes on at once; INTERNAL: does not fit its unit
   void add_joined(std::uint32_t process_set, int rank);
   void expire(const UnitKey& key, int rank);
   void tick(Nanos now);

@@ -38,18 +38,15 @@ Status check_cuts(const std::vector<std::vector<std::uint32_t>>& cuts,
   return count == seen.size() ? Status::ok() : bad_order("a tensor in no cut");
 }
 
-// Every rank of the set gives what it contributes to a single tensor: only the root of a broadcast.
 Status check_payloads(const UnitOrder& order, const Unit& unit, const std::vector<int>& ranks) {
   if (order.payloads.empty()) return Status::ok();
   if (order.payloads.size() != ranks.size() || !order.absent.empty()) {
     return bad_order("payloads of some ranks only");
   }
-  if (unit.group) return bad_order("payloads of a group");
-  const TensorSpec& spec = unit.tensors.front();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == ranks[i];
-    const std::size_t size = contributes ? spec.count * element_bytes(spec.dtype) : 0;
-    if (order.payloads[i].size() != size) return bad_order("a payload of a wrong size");
+    if (!payload_fits(unit, ranks[i], order.payloads[i].size())) {
+      return bad_order("a payload that does not fit " + unit_text(unit));
+    }
   }
   return Status::ok();
 }

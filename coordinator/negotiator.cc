@@ -186,9 +186,9 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
   const int self[] = {from};
   for (const Payload& payload : report.payloads) {
     if (ResponseCache::is_host_id(payload.id)) {
-      host_sequencer_->add_payload({payload.id, payload.parity, from, payload.bytes});
+      KOLO_RETURN_IF_ERROR(host_sequencer_->add_payload(payload));
     } else {
-      leader_role_->add_payload({payload.id, payload.parity, from, payload.bytes});
+      KOLO_RETURN_IF_ERROR(leader_role_->add_payload(payload));
     }
   }
   for (const Fact& fact : report.facts) {
@@ -225,7 +225,9 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
 // A host's leader, on the root.
 Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
   const int host = topology_.host_of(from);
-  for (const Payload& payload : report.payloads) root_sequencer_->add_payload(payload);
+  for (const Payload& payload : report.payloads) {
+    KOLO_RETURN_IF_ERROR(root_sequencer_->add_payload(payload));
+  }
   for (const Fact& fact : report.facts) {
     if (fact.unit) {
       root_sequencer_->add(fact.ranks, fact.unit, now);

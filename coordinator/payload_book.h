@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/unit.h"
+
 namespace kolo::internal {
 
 inline constexpr std::size_t kPayloadBytesMax = 40;  // of one rank
@@ -25,6 +27,15 @@ struct Payload {
   int rank = 0;
   std::string bytes;
 };
+
+// Whether that many bytes are what `rank` contributes to the unit: a single tensor, of which only
+// the root of a broadcast has something to give.
+[[nodiscard]] inline bool payload_fits(const Unit& unit, int rank, std::size_t bytes) {
+  if (unit.group) return false;
+  const TensorSpec& spec = unit.tensors.front();
+  const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == rank;
+  return bytes == (contributes ? spec.count * element_bytes(spec.dtype) : 0);
+}
 
 class PayloadBook {
  public:

@@ -56,12 +56,11 @@ Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
   return add_toggle(ranks, toggle, now);
 }
 
-void Sequencer::add_payload(Payload payload) {
-  if (!toggles_.is_live(payload.id)) return;
-  const UnitPtr unit = toggles_.unit_of(payload.id);
-  if (!topology_.in_set(unit->key.process_set, payload.rank)) return;
-  if (payload.parity == toggles_.ordered_parity(payload.id, payload.rank)) return;  // stale
-  payloads_.add(std::move(payload));
+Status Sequencer::add_payload(Payload payload) {
+  const Result<bool> counts = toggles_.counts(payload);
+  if (!counts) return counts.status();
+  if (*counts) payloads_.add(std::move(payload));
+  return Status::ok();
 }
 
 void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {

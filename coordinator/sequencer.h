@@ -45,9 +45,9 @@ class Sequencer {
   Status add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now);
   // The unit's ranks that live on `host` have all submitted it.
   Status add_host_toggle(int host, Toggle toggle, Nanos now);
-  // Before the toggle that it belongs to. Stale ones, and those that
-  // are no rank's of a live unit, are dropped.
-  void add_payload(Payload payload);
+  // Before the toggle that it belongs to. Stale ones and those of no live unit are dropped.
+  // INTERNAL when it does not fit its unit.
+  Status add_payload(Payload payload);
   // After everything that `rank` has submitted before it joined.
   void add_joined(std::uint32_t process_set, int rank);
   // The time limit of `rank`'s own submission has passed: fails it everywhere, unless ordered.

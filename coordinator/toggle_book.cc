@@ -43,6 +43,18 @@ ToggleBook::Answer ToggleBook::hear(int rank, const Toggle& toggle) {
   return entry.taken.insert(rank).second ? Answer::kCountsInFull : Answer::kStale;
 }
 
+Result<bool> ToggleBook::counts(const Payload& payload) const {
+  if (!is_live(payload.id)) return false;
+  const Unit& unit = *entries_.at(payload.id).unit;
+  if (!payload_fits(unit, payload.rank, payload.bytes.size())) {
+    return Status(StatusCode::kInternal, "a payload of rank " + std::to_string(payload.rank) +
+                                             " that does not fit " + unit_text(unit) +
+                                             ". All ranks must run the same kolo");
+  }
+  if (payload.parity == ordered_parity(payload.id, payload.rank)) return false;  // stale
+  return true;
+}
+
 UnitPtr ToggleBook::unit_of(std::uint64_t id) const {
   const auto it = entries_.find(id);
   return it == entries_.end() ? nullptr : it->second.unit;

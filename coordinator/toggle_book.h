@@ -35,6 +35,8 @@ class ToggleBook {
   void retire(std::uint64_t id, const std::vector<int>& taken);
 
   Answer hear(int rank, const Toggle& toggle);
+  // Whether it is of the round that is not ordered yet. INTERNAL when it does not fit its unit.
+  [[nodiscard]] Result<bool> counts(const Payload& payload) const;
   // Null when unknown.
   [[nodiscard]] UnitPtr unit_of(std::uint64_t id) const;
   [[nodiscard]] bool is_live(std::uint64_t id) const;

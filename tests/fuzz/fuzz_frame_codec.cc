@@ -2,7 +2,7 @@
 // as member. Nothing may crash, hang or throw; what is wrong is a Status, after which the context
 // is broken.
 //
-// Input: one byte of choices, then records of one choice byte, two length bytes and a frame. A
+// Input: records of one choice byte, two length bytes and a frame. A
 // choice may also put a frame's bytes through decode and encode, give it the right generation and
 // shift its numbers, so that deep states are reached.
 #include <algorithm>
@@ -46,6 +46,10 @@ std::string adapt(Frame frame, int from, unsigned choice) {
     if ((choice & 8) != 0) fact.ranks = {from};
     if (fact.unit == nullptr) fact.id %= 16;
   }
+  for (Payload& payload : frame.payloads) {
+    payload.id %= 16;
+    payload.rank = (choice & 8) != 0 ? from : payload.rank % kRanks;
+  }
   for (Toggle& toggle : frame.toggles) toggle.id %= 16;
   for (Joined& joined : frame.joined) joined.rank = from;
   for (Expiry& expiry : frame.expired) expiry.rank = from;
@@ -73,13 +77,18 @@ void check_rank(int rank, std::string_view input) {
   const Topology topology = topology_of_test();
   Negotiator negotiator(topology, rank, 1, {.cache_capacity = 2, .fusion = {}});
   Ticket ticket = 0;
-  for (const std::uint32_t set : topology.set_ids()) {
-    if (!topology.in_set(set, rank)) continue;
-    for (const char letter : {'a', 'b'}) {
-      static_cast<void>(negotiator.submit(++ticket, unit_named(letter, set), 1ms).is_ok());
-    }
-  }
   Nanos now{0};
+  const auto submit_all = [&] {  // those that are under way are refused
+    for (const std::uint32_t set : topology.set_ids()) {
+      if (!topology.in_set(set, rank)) continue;
+      for (const char letter : {'a', 'b'}) {
+        static_cast<void>(
+            negotiator.submit(++ticket, unit_named(letter, set), now + 1ms, std::string(16, letter))
+                .is_ok());
+      }
+    }
+  };
+  submit_all();
   static_cast<void>(negotiator.drain(now));
   while (input.size() >= 3) {
     const auto choice = static_cast<unsigned char>(input[0]);
@@ -99,6 +108,7 @@ void check_rank(int rank, std::string_view input) {
     negotiator.tick(now);
     static_cast<void>(negotiator.drain(now));
     if (!negotiator.broken().is_ok()) return;
+    submit_all();
   }
 }
 

@@ -40,11 +40,12 @@ TEST(PayloadBook, AnIncompleteRoundTakesItsPayloadsAlong) {
   EXPECT_EQ(book.take(2, {0, 1}), std::nullopt);
 }
 
-// Ranks 0 and 1 on one host; unit 'a' has the id 2 and has been ordered once.
+// Ranks 0 and 1 on one host; unit 'a', of two bytes, has the id 2 and has been ordered once.
+UnitPtr two_bytes(const char* name) { return share(single(spec_of(name, {2}, DataType::kInt8))); }
 class SequencerPayloads : public ::testing::Test {
  protected:
   SequencerPayloads() {
-    sequencer_.add(kBoth, allreduce("a", 0, kCount), 0ns);
+    sequencer_.add(kBoth, two_bytes("a"), 0ns);
     EXPECT_EQ(run_of(sequencer_.drain()).units.at(0).id, 2u);
   }
   static RunItem run_of(const std::vector<Item>& items) {
@@ -54,12 +55,13 @@ class SequencerPayloads : public ::testing::Test {
     ADD_FAILURE() << "no run";
     return {};
   }
+  void add(Payload payload) { EXPECT_TRUE(sequencer_.add_payload(std::move(payload)).is_ok()); }
   // One more round: what its order carries.
   std::vector<std::string> round(const std::vector<std::optional<std::string>>& payloads) {
     const bool parity = ++rounds_ % 2 != 0;  // the first order's was `true`
     for (int rank = 0; rank < 2; ++rank) {
       const auto& bytes = payloads[static_cast<std::size_t>(rank)];
-      if (bytes) sequencer_.add_payload({2, parity, rank, *bytes});
+      if (bytes) add({2, parity, rank, *bytes});
       const int self[] = {rank};
       EXPECT_TRUE(sequencer_.add_toggle(self, {2, parity}, 0ns).is_ok());
     }
@@ -75,7 +77,6 @@ class SequencerPayloads : public ::testing::Test {
 TEST_F(SequencerPayloads, TheOrderCarriesThemWhenAllAreThere) {
   EXPECT_THAT(round({"a0", "a1"}), ElementsAre("a0", "a1"));
   EXPECT_THAT(round({"b0", "b1"}), ElementsAre("b0", "b1"));
-  EXPECT_THAT(round({"", ""}), ElementsAre("", "")) << "nothing to give is a payload too";
 }
 
 TEST_F(SequencerPayloads, OneWithoutIsTheOrdinaryRoad) {
@@ -91,27 +92,49 @@ TEST_F(SequencerPayloads, AreNotKeptForALaterRoundOfTheSameParity) {
 
 TEST_F(SequencerPayloads, HeardAgainAfterTheirOrderAreStale) {
   EXPECT_THAT(round({"a0", "a1"}), ElementsAre("a0", "a1"));
-  sequencer_.add_payload({2, false, 0, "a0"});
+  add({2, false, 0, "a0"});
   EXPECT_THAT(round({std::nullopt, "b1"}), IsEmpty());
   EXPECT_THAT(round({std::nullopt, "c1"}), IsEmpty());
 }
 
 TEST_F(SequencerPayloads, OfUnknownIdsAndForeignRanksAreDropped) {
-  sequencer_.add_payload({4, false, 0, "x"});
-  sequencer_.add_payload({2, false, 2, "x"});
+  add({4, false, 0, "x"});
+  add({2, false, 2, "xx"});
   EXPECT_THAT(round({"a0", "a1"}), ElementsAre("a0", "a1"));
+}
+
+TEST_F(SequencerPayloads, OfAnotherSizeAreRefused) {
+  for (const char* bytes : {"", "1", "123"}) {
+    const Status status = sequencer_.add_payload({2, false, 0, bytes});
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_THAT(status.text(), HasSubstr("payload"));
+  }
+  EXPECT_THAT(round({std::nullopt, "a1"}), IsEmpty());
+}
+
+TEST_F(SequencerPayloads, OnlyTheRootOfABroadcastGivesBytes) {
+  TensorSpec spec = spec_of("bc", {2}, DataType::kInt8, OpKind::kBroadcast);
+  spec.root = 1;
+  sequencer_.add(kBoth, share(single(spec)), 0ns);
+  EXPECT_EQ(run_of(sequencer_.drain()).units.at(0).id, 4u);
+  EXPECT_FALSE(sequencer_.add_payload({4, false, 0, "no"}).is_ok());
+  EXPECT_FALSE(sequencer_.add_payload({4, false, 1, ""}).is_ok());
+  add({4, false, 0, ""});
+  add({4, false, 1, "r1"});
+  ASSERT_TRUE(sequencer_.add_toggle(kBoth, {4, false}, 0ns).is_ok());
+  EXPECT_THAT(run_of(sequencer_.drain()).units.at(0).payloads, ElementsAre("", "r1"));
 }
 
 TEST_F(SequencerPayloads, AnEvictionForgetsThem) {
   const int zero[] = {0};
-  sequencer_.add_payload({2, false, 0, "a0"});
+  add({2, false, 0, "a0"});
   ASSERT_TRUE(sequencer_.add_toggle(zero, {2, false}, 0ns).is_ok());
   sequencer_.expire({0, "a"}, 0);
   EXPECT_THAT(sequencer_.drain(), testing::SizeIs(2)) << "an eviction and a failure";
-  sequencer_.add_payload({2, false, 0, "a0"});
+  add({2, false, 0, "a0"});
   const int one[] = {1};
-  sequencer_.add(one, allreduce("a", 0, kCount), 0ns);  // the late one, which fails
-  sequencer_.add(kBoth, allreduce("a", 0, kCount), 0ns);
+  sequencer_.add(one, two_bytes("a"), 0ns);  // the late one, which fails
+  sequencer_.add(kBoth, two_bytes("a"), 0ns);
   const RunItem run = run_of(sequencer_.drain());
   EXPECT_EQ(run.units.at(0).id, 4u);
   EXPECT_THAT(run.units.at(0).payloads, IsEmpty());
@@ -119,9 +142,9 @@ TEST_F(SequencerPayloads, AnEvictionForgetsThem) {
 
 TEST_F(SequencerPayloads, AnAbsentRankIsTheOrdinaryRoad) {
   const int zero[] = {0};
-  sequencer_.add_payload({2, false, 1, "old"});  // whose toggle never came
+  add({2, false, 1, "ol"});  // whose toggle never came
   sequencer_.add_joined(0, 1);
-  sequencer_.add_payload({2, false, 0, "a0"});
+  add({2, false, 0, "a0"});
   ASSERT_TRUE(sequencer_.add_toggle(zero, {2, false}, 0ns).is_ok());
   const RunItem run = run_of(sequencer_.drain());
   EXPECT_THAT(run.units.at(0).absent, ElementsAre(1));
@@ -129,9 +152,9 @@ TEST_F(SequencerPayloads, AnAbsentRankIsTheOrdinaryRoad) {
 }
 
 TEST_F(SequencerPayloads, AUnitWithPayloadsIsFusedWithNothing) {
-  for (const char* name : {"b", "c"}) sequencer_.add(kBoth, allreduce(name, 0, kCount), 0ns);
+  for (const char* name : {"b", "c"}) sequencer_.add(kBoth, two_bytes(name), 0ns);
   EXPECT_EQ(run_of(sequencer_.drain()).cuts.size(), 1u);
-  for (int rank = 0; rank < 2; ++rank) sequencer_.add_payload({2, false, rank, "x"});
+  for (int rank = 0; rank < 2; ++rank) add({2, false, rank, "xx"});
   for (const std::uint64_t id : {2, 4, 6}) {
     ASSERT_TRUE(sequencer_.add_toggle(kBoth, {id, false}, 0ns).is_ok());
   }
@@ -279,6 +302,25 @@ TEST(Payloads, ALeaderSpeaksOfItsHostOnly) {
     const Status status = root.receive(from, encode(frame), 0ns);
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.text(), HasSubstr("a payload of another rank"));
+  }
+}
+
+TEST(Payloads, ThatDoNotFitEndTheContextWithAStatus) {
+  for (const std::uint32_t set : {0U, 1U}) {
+    for (const int from : {2, 3}) {  // the leader and a member of host 1
+      Cluster cluster(two_hosts());
+      const UnitPtr unit = allreduce("a", set, kCount);
+      for (int rank = set == 0 ? 0 : 2; rank < 4; ++rank) {
+        ASSERT_TRUE(cluster.submit(rank, 1, unit).is_ok());
+      }
+      cluster.settle();
+      if (set == 1 && from == 2) continue;  // its own sequencer: no peer
+      Frame frame;
+      frame.generation = 1;
+      frame.payloads.push_back({set == 0 ? 2U : 3U, false, from, "other"});
+      const int to = from == 2 ? 0 : 2;
+      EXPECT_EQ(cluster.at(to).receive(from, encode(frame), 0ns).code(), StatusCode::kInternal);
+    }
   }
 }
 
