@@ -95,10 +95,9 @@ void Negotiator::abort(const std::string& reason) {
 
 void Negotiator::goodbye() { hear({Notice::Kind::kGoodbye, rank_, {}, member_.runs()}, rank_); }
 
-void Negotiator::peer_lost(int rank, const std::string& reason) {
+void Negotiator::peer_lost(int rank, const std::string& how) {
   if (membership_.has_left(rank)) return;
-  const std::string text = "rank " + std::to_string(rank) + " on host " +
-                           std::to_string(topology_.host_of(rank)) + ": " + reason;
+  const std::string text = "rank " + std::to_string(rank) + " " + how;
   hear({Notice::Kind::kLost, rank, text, {}}, rank_);
 }
 

@@ -76,7 +76,7 @@ class Negotiator {
 
   // The links. An error breaks the context (the caller passes it to fail()).
   Status receive(int from, std::string_view bytes, Nanos now);
-  void peer_lost(int rank, const std::string& reason);
+  void peer_lost(int rank, const std::string& how);  // "on host b is lost: ..."
   // This rank itself can go on no more: tells the others.
   void fail(const Status& cause);
   void tick(Nanos now);

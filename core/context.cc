@@ -43,6 +43,12 @@ std::vector<int> hosts_of(const PeerTable& table) {
   return hosts;
 }
 
+std::vector<std::string> host_names_of(const PeerTable& table) {
+  std::vector<std::string> names;
+  for (const PeerInfo& peer : table.peers) names.push_back(peer.host);
+  return names;
+}
+
 Executor::Options executor_options(const Config& config, const Road& road) {
   return {road.rank, static_cast<int>(road.fabric.table.peers.size()),
           *parse_algorithm(config.text("algorithm"))};
@@ -133,7 +139,8 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
                 ReductionOrder(hosts_of(road_.fabric.table)), completions_, clock_),
       engine_(Topology(hosts_of(road_.fabric.table)), road_.rank, road_.fabric.table.generation,
               {sequencer_options(config_),
-               std::chrono::milliseconds(config_.integer("peer_timeout_ms"))},
+               std::chrono::milliseconds(config_.integer("peer_timeout_ms")),
+               host_names_of(road_.fabric.table)},
               {queue_, completions_, executor_, *road_.fabric.control, *logger_}, clock_.now()),
       driver_({engine_, executor_, queue_, completions_, road_.fabric, *road_.poller, clock_,
                *logger_, trace_.get()},
@@ -366,7 +373,7 @@ Status JobContext::shutdown() {
                          aborted("kolo_shutdown was called on this rank, and the operation did "
                                  "not end within shutdown_timeout_ms"));
   driver_.stop();
-  return Status::ok();
+  return engine_.broken();
 }
 
 Status JobContext::abort(const std::string& reason) {
@@ -420,6 +427,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
     if (!opened) return opened.status();
     trace = *std::move(opened);
   }
+  logger->info("a job of " + std::to_string(road->fabric.table.peers.size()) + " ranks, road " +
+               road->name + ", algorithm " + config.text("algorithm"));
   return std::unique_ptr<Context>(std::make_unique<JobContext>(std::move(config), std::move(logger),
                                                                *std::move(road), std::move(trace)));
 }

@@ -28,6 +28,7 @@ class Context {
 
   // Refuses new work, ends pending work as ABORTED (here and on ranks that wait for this one),
   // lets started operations finish, takes leave of the peers. Bounded by shutdown_timeout_ms.
+  // Returns what broke the context before, if anything did.
   // A second call returns NOT_INITIALIZED. From a callback: WOULD_DEADLOCK.
   virtual Status shutdown() = 0;
   // Ends every pending and later operation of the context on all ranks as ABORTED.
@@ -39,7 +40,7 @@ class Context {
   [[nodiscard]] virtual int size() const = 0;
   [[nodiscard]] virtual int local_rank() const = 0;
   [[nodiscard]] virtual int local_size() const = 0;
-  // JSON object: ranks, hosts, road, options in force, counters.
+  // JSON object: ranks, hosts, road, options in force.
   [[nodiscard]] virtual std::string info_json() const = 0;
 
   // Submits and returns at once. Errors here concern the call itself (INVALID_ARGUMENT,

@@ -28,10 +28,15 @@ void Engine::keep_time(Nanos now) {
   if (liveness_.take_beat(now)) negotiator_.beat();
   for (const int rank : liveness_.take_silent(now)) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
-    negotiator_.peer_lost(rank, "silent for " + std::to_string(ms.count()) +
-                                    " ms: frozen, or cut off from the network. Raise "
-                                    "KOLO_PEER_TIMEOUT_MS if it was only slow");
+    lose(rank, "silent for " + std::to_string(ms.count()) +
+                   " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
+                   "only slow");
   }
+}
+
+void Engine::lose(int rank, const std::string& how) {
+  negotiator_.peer_lost(
+      rank, "on " + host_names_.at(static_cast<std::size_t>(rank)) + " is lost: " + how);
 }
 
 bool Engine::take_commands(Nanos now) {
@@ -77,7 +82,7 @@ bool Engine::take_events(Nanos now) {
       case ControlEvent::Kind::kClosed: liveness_.forget(event->rank); break;
       case ControlEvent::Kind::kLost:
         liveness_.forget(event->rank);
-        negotiator_.peer_lost(event->rank, event->bytes);
+        lose(event->rank, event->bytes);
         break;
     }
   }

@@ -33,12 +33,14 @@ class Engine {
   struct Options {
     SequencerOptions sequencer;
     Nanos peer_timeout = 5s;
+    std::vector<std::string> host_names;  // by rank, for people
   };
 
   Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
          const Parts& parts, Nanos now)
       : negotiator_(topology, rank, generation, options.sequencer),
         rank_(rank),
+        host_names_(options.host_names),
         liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
         parts_(parts) {}
 
@@ -66,6 +68,7 @@ class Engine {
   bool take_events(Nanos now);
   bool act(Nanos now);
   void keep_time(Nanos now);
+  void lose(int rank, const std::string& how);
   // Once its time has come, the negotiator may name a later one: what it said first counts.
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
   void submit(RequestPtr request, Nanos now);
@@ -74,6 +77,7 @@ class Engine {
 
   Negotiator negotiator_;
   int rank_;
+  std::vector<std::string> host_names_;
   Liveness liveness_;
   Parts parts_;
   Trace* trace_ = nullptr;

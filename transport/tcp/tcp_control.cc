@@ -8,6 +8,9 @@
 namespace kolo::internal {
 namespace {
 
+constexpr const char* kNoLeave =
+    " without taking leave (kolo_shutdown); see the output of that rank for the cause";
+
 using boost::system::error_code;
 
 constexpr std::size_t kCompactBytes = std::size_t{1} << 20;  // of a queue that never runs empty
@@ -116,8 +119,9 @@ void TcpControl::receive(Peer& peer) {
         peer.socket.read_some(asio::buffer(space.data(), space.size()), error);
     if (not_now(error)) return;
     if (error == asio::error::interrupted) continue;
-    if (error == asio::error::eof) return lose(peer, "it closed the connection without leave");
-    if (error) return lose(peer, error.message());
+    if (error == asio::error::eof)
+      return lose(peer, std::string("its connection ended") + kNoLeave);
+    if (error) return lose(peer, "its connection broke (" + error.message() + ")" + kNoLeave);
     peer.reader.commit(bytes);
     take_frames(peer);
   }

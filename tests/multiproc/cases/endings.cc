@@ -78,7 +78,7 @@ int survive(const Job& job, int lost) {
   KOLO_EXPECT(one == 1);
   later.expect_between(0, 1, "later calls failed");
   const Stopwatch farewell;
-  kolo_shutdown(job.context());
+  expect_status(kolo_shutdown(job.context()), KOLO_PEER_LOST, "kolo_shutdown");
   farewell.expect_between(0, 2, "kolo_shutdown returned");
   // Time for all survivors to look before the launcher ends them for the failed rank.
   std::fprintf(stderr, "survived rank %d\n", job.rank());
@@ -174,7 +174,7 @@ int abort_wakes_waiters() {
   expect_status(kolo_health(job.context()), KOLO_ABORTED, "kolo_health");
   expect_status(kolo_barrier(job.context(), nullptr, nullptr), KOLO_ABORTED, "a later call");
   expect_text({"rank 1", "the loss went up"});
-  kolo_shutdown(job.context());
+  expect_status(kolo_shutdown(job.context()), KOLO_ABORTED, "kolo_shutdown");
   return 0;
 }
 
