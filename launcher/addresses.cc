@@ -135,7 +135,7 @@ Result<std::vector<std::string>> select_addresses(const std::vector<HostAddress>
       const std::vector<HostAddress> matches = match_item(present, item);
       // What an exclusion names may well be missing: it is written once for all hosts.
       if (matches.empty() && !exclude) {
-        return invalid_argument("--network-interfaces " + std::string(selector) + ": '" +
+        return invalid_argument("--network-interfaces '" + std::string(selector) + "': '" +
                                 std::string(item) + "' matches nothing on " + std::string(host) +
                                 ", which has " + describe(present));
       }

@@ -160,8 +160,8 @@ std::string AgentProcess::explain() const {
   } else if (road_ == Road::kCommand) {
     cure = "see that '" + command_ + "' of --launcher-exec runs a command on this host";
   }
-  return "no agent starts on host " + host_.name + ", " + command_ + " ended with " + end + words +
-         "; " + cure;
+  return "no agent starts on host " + host_.name + ", '" + command_ + "' ended with " + end +
+         words + "; " + cure;
 }
 
 }  // namespace kolo::internal

@@ -51,7 +51,7 @@ Status set_seconds(Nanos& target, const char* flag, Text value) {
 Status set_option(LaunchOptions& o, const char* flag, const char* key, Text value) {
   Config config;
   if (Status status = config.set(key, value); !status) {
-    return bad(std::string(flag) + " " + value + ": " + status.text());
+    return bad(std::string(flag) + " '" + value + "': " + status.text());
   }
   o.settings.emplace_back(key, value);
   return Status::ok();
@@ -100,7 +100,7 @@ Status add_export(LaunchOptions& o, Text value, Text) {
 
 Status add_assignment(LaunchOptions& o, Text name, Text value) {
   if (name.empty() || name.find('=') != std::string::npos) {
-    return bad("-genv wants VAR VALUE; '" + name + "' is no name of a variable");
+    return bad("-genv and -env want VAR VALUE; '" + name + "' is no name of a variable");
   }
   o.assignments.emplace_back(name, value);
   return Status::ok();
@@ -140,11 +140,6 @@ Status set_port(LaunchOptions& o, Text value, Text) {
   return set_count(o.rendezvous_port, "--rendezvous-port", "a port", value, 1, 65535);
 }
 
-Status no_cycle(LaunchOptions& o, Text, Text) {
-  o.notes.emplace_back("--cycle-time-ms has no effect: kolo has no cycle, tensors go out at once");
-  return Status::ok();
-}
-
 Status accepted(LaunchOptions&, Text, Text) { return Status::ok(); }
 
 template <Action kAction>
@@ -163,6 +158,8 @@ constexpr auto kNo = FlagArgument::kNone;
 constexpr auto kOne = FlagArgument::kRequired;
 constexpr auto kMaybe = FlagArgument::kOptional;
 constexpr auto kPair = FlagArgument::kTwo;
+
+constexpr std::string_view kOwnChoice = "kolo chooses by itself; see --algorithm";
 
 constexpr FlagRow kRows[] = {
     {FlagGroup::kRanks, "n|np|num-proc", kOne, "N", "how many ranks; 'auto' is one per slot",
@@ -193,7 +190,7 @@ constexpr FlagRow kRows[] = {
      set_text<&LaunchOptions::ssh_identity>},
     {FlagGroup::kHosts, "agent-path", kOne, "PATH", "kolorun on the other hosts (same as here)",
      set_text<&LaunchOptions::agent_path>},
-    {FlagGroup::kHosts, "network-interfaces|network-interface|iface", kOne, "LIST",
+    {FlagGroup::kHosts, "network-interfaces|network-interface|iface|nics", kOne, "LIST",
      "eth0,ib0 or ^docker0 or 10.1.0.0/16", set_text<&LaunchOptions::interfaces>},
     {FlagGroup::kHosts, "rendezvous-port", kOne, "PORT", "loopback port of each agent (any)",
      set_port},
@@ -201,10 +198,11 @@ constexpr FlagRow kRows[] = {
      set_start_timeout},
 
     {FlagGroup::kEnvironment, "x", kOne, "VAR[=VALUE]", "hand VAR to every rank", add_export},
-    {FlagGroup::kEnvironment, "genv", kPair, "VAR VALUE", "the same as -x VAR=VALUE",
+    {FlagGroup::kEnvironment, "genv|env", kPair, "VAR VALUE", "the same as -x VAR=VALUE",
      add_assignment},
 
-    {FlagGroup::kOutput, "l|prepend-rank", kNo, "", "the same as --label=rank", set_label},
+    {FlagGroup::kOutput, "l|prepend-rank|tag-output", kNo, "", "the same as --label=rank",
+     set_label},
     {FlagGroup::kOutput, "label", kMaybe, "HOW", "rank '[3] ' (default), stream or none",
      set_label},
     {FlagGroup::kOutput, "output-filename", kOne, "DIR", "also write DIR/rank.N/{stdout,stderr}",
@@ -215,7 +213,7 @@ constexpr FlagRow kRows[] = {
        return Status::ok();
      }},
 
-    {FlagGroup::kFailure, "grace|kill-grace", kOne, "S", "seconds between SIGTERM and SIGKILL (10)",
+    {FlagGroup::kFailure, "grace|kill-grace", kOne, "S", "seconds from SIGTERM to SIGKILL (10)",
      [](LaunchOptions& o, Text v, Text) { return set_seconds(o.grace, "--grace", v); }},
 
     {FlagGroup::kTuning, "algorithm", kOne, "NAME", "auto, direct, ring, ...",
@@ -225,6 +223,10 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kTuning, "cache-capacity", kOne, "N", "tensors that ranks remember",
      [](LaunchOptions& o, Text v, Text) {
        return set_option(o, "--cache-capacity", "cache_capacity", v);
+     }},
+    {FlagGroup::kTuning, "disable-cache", kNo, "", "remember one tensor only",
+     [](LaunchOptions& o, Text, Text) {
+       return set_option(o, "--disable-cache", "cache_capacity", "1");
      }},
     {FlagGroup::kTuning, "peer-timeout-seconds", kOne, "S", "a silent rank is lost after S",
      [](LaunchOptions& o, Text v, Text) {
@@ -250,13 +252,23 @@ constexpr FlagRow kRows[] = {
      }},
     {FlagGroup::kTuning, "log-level", kOne, "LEVEL", "error, warning, info or debug",
      set_log_level},
-    {FlagGroup::kTuning, "cycle-time-ms", kOne, "N", "accepted: kolo has no cycle", no_cycle},
-    // Horovod's, for command lines that carry them: kolo decides these by itself.
-    {FlagGroup::kTuning, "stall-check", kNo, "", "", accepted},
-    {FlagGroup::kTuning, "gloo|mpi", kNo, "", "", accepted},
-    {FlagGroup::kTuning, "autotune|no-autotune", kNo, "", "", accepted},
-    {FlagGroup::kTuning, "hierarchical-allreduce|no-hierarchical-allreduce", kNo, "", "", accepted},
-    {FlagGroup::kTuning, "hierarchical-allgather|no-hierarchical-allgather", kNo, "", "", accepted},
+
+    // Of horovodrun and mpirun, for command lines that carry them.
+    {FlagGroup::kTuning, "cycle-time-ms", kOne, "N", "accepted: kolo has no cycle", accepted,
+     "kolo has no cycle, tensors go out at once"},
+    {FlagGroup::kTuning, "stall-check", kNo, "", "", accepted},  // as it is
+    {FlagGroup::kTuning, "gloo|mpi", kNo, "", "", accepted, "kolo has a transport of its own"},
+    {FlagGroup::kTuning, "autotune|no-autotune", kNo, "", "", accepted, "kolo tunes nothing"},
+    {FlagGroup::kTuning, "hierarchical-allreduce|no-hierarchical-allreduce", kNo, "", "", accepted,
+     kOwnChoice},
+    {FlagGroup::kTuning, "hierarchical-allgather|no-hierarchical-allgather", kNo, "", "", accepted,
+     kOwnChoice},
+    {FlagGroup::kHosts, "oversubscribe", kNo, "", "", accepted,
+     "a host takes as many ranks as it has slots, whatever its cores"},
+    {FlagGroup::kHosts, "bind-to", kOne, "WHAT", "", accepted, "kolo binds no rank to cores"},
+    {FlagGroup::kHosts, "map-by", kOne, "WHAT", "", accepted,
+     "ranks fill the slots of one host after the other"},
+    {FlagGroup::kHosts, "allow-run-as-root", kNo, "", "", accepted, "root may run kolorun"},
 
     {FlagGroup::kInformation, "h|help", kNo, "", "this text", set_action<Action::kHelp>},
     {FlagGroup::kInformation, "version", kNo, "", "the version of kolo",

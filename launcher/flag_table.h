@@ -22,6 +22,7 @@ struct FlagRow {
   std::string_view help;         // empty: works, but is not shown
   // `value` and, for kTwo, `second`. Empty values when there is no argument.
   Status (*apply)(LaunchOptions& options, const std::string& value, const std::string& second);
+  std::string_view no_effect = {};  // why: accepted for others' command lines, with one line
 };
 
 std::span<const FlagRow> flag_table();

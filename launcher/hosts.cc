@@ -151,7 +151,7 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
                               status.text());
     }
   }
-  if (hosts.empty()) return invalid_argument(std::string(file) + " names no host");
+  if (hosts.empty()) return invalid_argument(quoted(file) + " names no host");
   return hosts;
 }
 
@@ -176,9 +176,9 @@ Result<Placement> place_ranks(std::vector<Host> hosts, const PlacementRequest& r
   }
   if (count > slots) {
     return invalid_argument("-np " + std::to_string(count) + " needs more than the " +
-                            std::to_string(slots) + " slots of " + describe_slots(hosts) +
-                            "; give the hosts more slots (" + hosts.front().name +
-                            ":N) or a larger -ppn");
+                            std::to_string(slots) + (slots == 1 ? " slot of " : " slots of ") +
+                            describe_slots(hosts) + "; give the hosts more slots (" +
+                            hosts.front().name + ":N) or a larger -ppn");
   }
   Placement placement;
   placement.size = static_cast<int>(count);

@@ -94,8 +94,12 @@ class Job {
 
   std::string describe_start(std::size_t index) const {
     const Placement::OnHost& here = plan_.placement.hosts[index];
-    return "host " + here.host.name + ": ranks " + std::to_string(here.first_rank) + " to " +
-           std::to_string(here.first_rank + here.rank_count - 1) + ", agent pid " +
+    std::string ranks = "rank " + std::to_string(here.first_rank);
+    if (here.rank_count > 1) {
+      ranks = "ranks " + std::to_string(here.first_rank) + " to " +
+              std::to_string(here.first_rank + here.rank_count - 1);
+    }
+    return "host " + here.host.name + ": " + ranks + ", agent pid " +
            std::to_string(agents_[index]->pid());
   }
 

@@ -96,7 +96,7 @@ ProgramCheck check_local_program(const JobPlan& plan) {
   });
   if (!any_here) return {};
   if (!plan.directory.empty() && ::access(plan.directory.c_str(), X_OK) != 0) {
-    return {kExitUsage, "--wdir " + plan.directory + ": " + strerror(errno)};
+    return {kExitUsage, "--wdir '" + plan.directory + "': " + strerror(errno)};
   }
   const SharedEnvironment shared = shared_environment(plan.environment, plan.options, false);
   const Environment environment = compose(plan.environment, {&shared.entries});

@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "launcher/flag_table.h"
@@ -51,7 +52,7 @@ GetoptTable make_getopt_table() {
 
 // As its users type it: short names and mpiexec's own with one dash.
 std::string dashed(const std::string& name) {
-  const bool one = name.size() <= 3 || name == "genv" || name == "wdir";
+  const bool one = (name.size() <= 3 && name != "mpi") || name == "genv" || name == "wdir";
   return (one ? "-" : "--") + name;
 }
 
@@ -75,6 +76,26 @@ std::string explain_unknown(const GetoptTable& table, const std::string& typed) 
   if (count == 1) return "option" + similar + " takes no value" + std::string(kSeeHelp);
   if (count > 1) return "option '" + option + "' could be any of" + similar;
   return "unknown option '" + option + "'" + std::string(kSeeHelp);
+}
+
+// mpirun's "program : -np 2 other" would otherwise hand ':' and all after it to the program. Only
+// before one of our own options is a ':' taken for that: a shell's may stand anywhere else.
+Status check_single_program(const GetoptTable& table, const std::vector<std::string>& program) {
+  for (std::size_t i = 1; i + 1 < program.size(); ++i) {
+    if (program[i] != ":") continue;
+    const std::string& next = program[i + 1];
+    const std::size_t name = std::min<std::size_t>(next.find_first_not_of('-'), 3);
+    if (name != 1 && name != 2) continue;
+    const std::string option_name = next.substr(name, next.find('=') - name);
+    const bool ours = std::any_of(table.names.begin(), table.names.end(), [&](const auto& names) {
+      return std::find(names.begin(), names.end(), option_name) != names.end();
+    });
+    if (!ours) continue;
+    return invalid_argument("': " + next +
+                            "': several programs in one job are not supported; start one that "
+                            "looks at its rank (if ':' is an argument of it, write -- before it)");
+  }
+  return Status::ok();
 }
 
 Status check_complete(const LaunchOptions& options) {
@@ -160,10 +181,16 @@ Result<LaunchOptions> parse_command_line(std::span<const std::string> arguments)
       second = argv[static_cast<std::size_t>(optind++)];
     }
     KOLO_RETURN_IF_ERROR(flag.apply(options, value, second));
+    if (!flag.no_effect.empty()) {
+      options.notes.push_back(dashed(table.rows[static_cast<std::size_t>(match)].name) +
+                              " has no effect: " + std::string(flag.no_effect));
+    }
   }
+  const bool marked = copy[static_cast<std::size_t>(optind - 1)] == "--";
   for (int i = optind; i < argc; ++i)
     options.program.emplace_back(copy[static_cast<std::size_t>(i)]);
   KOLO_RETURN_IF_ERROR(check_complete(options));
+  if (!marked) KOLO_RETURN_IF_ERROR(check_single_program(table, options.program));
   return options;
 }
 
@@ -205,9 +232,10 @@ std::string help_text() {
     }
   }
   text +=
-      "\nLong options work with one dash or two. The exit code is that of the rank that\n"
-      "failed first, 128 + N for a death by signal N; 2 bad usage, 125 kolorun's own\n"
-      "failure, 126 program not executable, 127 program not found.\n";
+      "\nLong options work with one dash or two. Ranks get empty standard input. The exit\n"
+      "code is that of the rank that failed first, 128 + N for a death by signal N;\n"
+      "2 bad usage, 125 kolorun's own failure, 126 program not executable, 127 program\n"
+      "not found.\n";
   return text;
 }
 

@@ -26,14 +26,14 @@ Status RankOutputs::open_files() {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {
-      return resource_error("--output-filename: cannot make " + folder + ": " + error.message());
+      return resource_error("--output-filename: cannot make '" + folder + "': " + error.message());
     }
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string path = folder + (i == 0 ? "/stdout" : "/stderr");
       ranks_[rank][i].file.reset(
           ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
       if (!ranks_[rank][i].file.is_open()) {
-        return resource_error("--output-filename: cannot write " + path + ": " + strerror(errno));
+        return resource_error("--output-filename: cannot write '" + path + "': " + strerror(errno));
       }
     }
   }

@@ -58,7 +58,9 @@ Verdict judge(std::vector<RankEnd> ends) {
   verdict.exit_code = exit_code_of(failed->wait_status);
   for (const RankEnd& end : ends) {
     if (verdict.lines.size() == kMostLines) {
-      verdict.lines.push_back("and " + std::to_string(ends.size() - kMostLines) + " more ranks");
+      const std::size_t more = ends.size() - kMostLines;
+      verdict.lines.push_back("and " + std::to_string(more) +
+                              (more == 1 ? " more rank" : " more ranks"));
       break;
     }
     verdict.lines.push_back(line_of(end, &end == &*failed));

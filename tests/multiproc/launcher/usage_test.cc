@@ -44,6 +44,8 @@ TEST(S46, BadUsageIsOneLineAndNothingStarts) {
            {{"-H", "fd00::1:2", touch}, 2, "brackets"},
            {{"--hostfile", folder / "missing", touch}, 2, "hostfile"},
            {{"--hostfile", folder.path(), touch}, 2, "hostfile"},
+           {{"-np", "1", touch, ":", "-np", "1", touch}, 2, "several programs"},
+           {{"-np", "2", "-H", "localhost:1", touch}, 2, "the 1 slot of"},
            {{"-np", "2", "--algorithm", "warp", touch}, 2, "warp"},
            {{"-np", "2", "--wdir", folder / "missing", touch}, 2, "--wdir"}}) {
     std::vector<std::string> arguments = c.arguments;

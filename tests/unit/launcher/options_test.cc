@@ -96,11 +96,45 @@ TEST(Options, TuningFlagsOfHorovodrunBecomeOptions) {
   EXPECT_THAT(bad({"--start-timeout", "soon", "p"}), HasSubstr("seconds"));
 }
 
-TEST(Options, CycleTimeIsAcceptedWithOneLine) {
-  const LaunchOptions options = good({"--cycle-time-ms", "5", "p"});
-  ASSERT_EQ(options.notes.size(), 1u);
-  EXPECT_THAT(options.notes[0], HasSubstr("no cycle"));
-  EXPECT_TRUE(options.settings.empty());
+TEST(Options, WhatHasNoEffectIsAcceptedWithOneLine) {
+  for (const Words& words :
+       {Words{"--cycle-time-ms", "5"}, Words{"--gloo"}, Words{"--mpi"}, Words{"--autotune"},
+        Words{"--no-autotune"}, Words{"--hierarchical-allreduce"},
+        Words{"--no-hierarchical-allreduce"}, Words{"--hierarchical-allgather"},
+        Words{"--no-hierarchical-allgather"}, Words{"--oversubscribe"}, Words{"--bind-to", "core"},
+        Words{"--map-by", "slot"}, Words{"--allow-run-as-root"}}) {
+    Words line = words;
+    line.push_back("p");
+    const LaunchOptions options = good(line);
+    EXPECT_THAT(options.notes, ElementsAre(HasSubstr(words[0] + " has no effect: "))) << words[0];
+    EXPECT_TRUE(options.settings.empty());
+    EXPECT_THAT(options.program, ElementsAre("p"));
+  }
+  EXPECT_THAT(good({"-bind-to=core", "--mpi", "p"}).notes,
+              ElementsAre(HasSubstr("--bind-to has"), HasSubstr("--mpi has")));
+  EXPECT_TRUE(good({"--stall-check", "-np", "2", "p"}).notes.empty());
+}
+
+TEST(Options, NamesFromOtherLaunchers) {
+  const LaunchOptions options =
+      good({"-env", "A", "1", "--nics", "eth0", "--disable-cache", "--tag-output", "p"});
+  EXPECT_THAT(options.assignments, ElementsAre(Pair("A", "1")));
+  EXPECT_EQ(options.interfaces, "eth0");
+  EXPECT_THAT(options.settings, ElementsAre(Pair("cache_capacity", "1")));
+  EXPECT_EQ(options.label, Label::kRank);
+  EXPECT_TRUE(options.notes.empty());
+  EXPECT_THAT(bad({"-env", "A=1", "2", "p"}), HasSubstr("-env"));
+}
+
+TEST(Options, SeveralProgramsAreRefusedButAColonIsNot) {
+  for (const char* next : {"-np", "-n", "--np", "-host", "--hosts", "-x", "-genv"}) {
+    EXPECT_THAT(bad({"-np", "1", "a", "b", ":", next, "1", "c"}),
+                HasSubstr("': " + std::string(next) + "': several programs"));
+    EXPECT_EQ(good({"-np", "1", "--", "a", "b", ":", next, "1", "c"}).program.size(), 6u);
+  }
+  EXPECT_THAT(good({"a", ":", "-odd", ":"}).program, ElementsAre("a", ":", "-odd", ":"));
+  EXPECT_THAT(good({"a", ":", "b", "-np"}).program, ElementsAre("a", ":", "b", "-np"));
+  EXPECT_THAT(good({"a", "b:", "-np"}).program, ElementsAre("a", "b:", "-np"));
 }
 
 TEST(Options, LabelsAndGrace) {
@@ -140,6 +174,7 @@ TEST(Options, HelpShowsEveryFlagThatHasHelpWithinEightyColumns) {
     EXPECT_THAT(help, HasSubstr(std::string(row.names.substr(0, row.names.find('|')))));
     EXPECT_THAT(help, HasSubstr(std::string(row.help)));
   }
+  EXPECT_THAT(help, HasSubstr("Ranks get empty standard input."));
   EXPECT_THAT(help, ::testing::Not(HasSubstr("--agent\n")));
   for (std::size_t at = 0; at < help.size();) {
     const std::size_t end = help.find('\n', at);

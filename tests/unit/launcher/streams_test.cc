@@ -183,7 +183,7 @@ TEST(Addresses, ErrorsNameOptionValueHostAndWhatIsThere) {
   const auto error = [](std::string_view selector) {
     return select_addresses(kPresent, selector, "alpha").status().text();
   };
-  EXPECT_THAT(error("wlan0"), ::testing::AllOf(HasSubstr("--network-interfaces wlan0"),
+  EXPECT_THAT(error("wlan0"), ::testing::AllOf(HasSubstr("--network-interfaces 'wlan0'"),
                                                HasSubstr("alpha"), HasSubstr("eth0 10.1.2.3")));
   EXPECT_THAT(error("10.9.0.0/16"), HasSubstr("matches nothing"));
   EXPECT_THAT(error("10.1.2.3/64"), HasSubstr("matches nothing"));
