@@ -31,6 +31,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr auto kEndMargin = 5s;  // for agents to say that all is over, beyond the grace
+// Between the first failure and SIGTERM: the other ranks see the loss and may want to report it.
+constexpr auto kReportTime = 300ms;
 constexpr std::size_t kMaxQueuedBytes = std::size_t{4} << 20;  // then agents are not read
 
 bool ends_a_program(int number) {
@@ -43,6 +45,7 @@ class Job {
       : plan_(std::move(plan)),
         signals_(io_),
         start_timer_(io_),
+        report_timer_(io_),
         end_timer_(io_),
         queue_(
             io_, [this] { hold_back_agents(); }, [this](int fd) { on_closed(fd); }),
@@ -217,7 +220,11 @@ class Job {
     ends_.push_back({exited.rank, host_name(host), pids_[static_cast<std::size_t>(exited.rank)],
                      exited.wait_status, exited.time, exited.ended_by_kolorun, exited.error});
     end_hosts_.push_back(host);
-    if (exit_code_of(exited.wait_status) != 0 && !exited.ended_by_kolorun) end_job();
+    desk_.ended(exited.rank,
+                "rank " + std::to_string(exited.rank) + " on " + host_name(host) +
+                    (exited.error.empty() ? " ended (" + describe_status(exited.wait_status) + ")"
+                                          : " could not start (" + exited.error + ")"));
+    if (exit_code_of(exited.wait_status) != 0 && !exited.ended_by_kolorun) end_job_soon();
   }
 
   void take(std::size_t host, RelayJoin& join) { desk_.join(host, join); }
@@ -245,20 +252,35 @@ class Job {
       failure_ = text;
       failure_time_ = clock_.now();
     }
-    end_job();
+    end_job_soon();
+  }
+
+  // Once, as end_job(), but running ranks have kReportTime to end by themselves.
+  void end_job_soon() {
+    if (!started_) return end_job();
+    if (std::exchange(ending_, true)) return;
+    report_timer_.expires_after(kReportTime);
+    report_timer_.async_wait([this](const error_code& error) {
+      if (!error) tell_to_end();
+    });
+    limit_the_end();
   }
 
   // Once: everyone else is told to end.
   void end_job() {
     if (std::exchange(ending_, true)) return;
     start_timer_.cancel();
+    tell_to_end();
+    limit_the_end();
+  }
+
+  void tell_to_end() {
     for (const auto& agent : agents_) {
       if (!started_)
         agent->hang_up();
       else
         agent->send(ToAgent(SendSignal{SIGTERM, true, grace_ms()}));
     }
-    limit_the_end();
   }
 
   // An agent that is frozen or cut off does not say that it is done.
@@ -346,7 +368,9 @@ class Job {
       agent->send(ToAgent(SendSignal{number, false, kill_after_ms}));
     }
     // Whoever dies of it has been told together with all others; to tell them twice is rude.
-    if (ends_a_program(number) && !std::exchange(ending_, true)) limit_the_end();
+    if (!ends_a_program(number)) return;
+    report_timer_.cancel();
+    if (!std::exchange(ending_, true)) limit_the_end();
   }
 
   void on_closed(int fd) {
@@ -367,6 +391,7 @@ class Job {
   asio::io_context io_;
   asio::signal_set signals_;
   asio::steady_timer start_timer_;
+  asio::steady_timer report_timer_;
   asio::steady_timer end_timer_;
   OutputQueue queue_;
   RankOutputs output_;

@@ -12,11 +12,15 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
   const std::uint64_t id = next_id_++;
   ids_[{host, join.connection}] = id;
   places_[id] = {host, join.connection};
+  waiting_.insert(id);
   auto decoded = decode_join(id, join.join);
-  if (decoded)
+  if (decoded) {
+    known_.insert(decoded->peer.rank);
     answer(meeting_.join(*std::move(decoded)));
-  else
+  } else {
     answer({{id, decoded.status(), {}}});
+  }
+  if (!no_more_.is_ok()) fail_waiting();
   watch_time();
 }
 
@@ -24,13 +28,35 @@ void MeetingDesk::left(std::size_t host, const RelayLeft& left) {
   const auto found = ids_.find({host, left.connection});
   if (found == ids_.end()) return;
   meeting_.left(found->second);
+  waiting_.erase(found->second);
   places_.erase(found->second);
   ids_.erase(found);
   watch_time();
 }
 
+void MeetingDesk::ended(int rank, const std::string& how) {
+  if (!no_more_.is_ok()) return;
+  no_more_ = peer_lost(how + (known_.contains(rank)
+                                  ? "; it cannot meet the others again: let every rank call "
+                                    "kolo_init as often as the others"
+                                  : " before it joined the job; see what it printed, and let "
+                                    "every rank call kolo_init"));
+  fail_waiting();
+  watch_time();
+}
+
+void MeetingDesk::fail_waiting() {
+  std::vector<Meeting::Answer> answers;
+  for (const std::uint64_t id : waiting_) {
+    meeting_.left(id);
+    answers.push_back({id, no_more_, {}});
+  }
+  answer(answers);
+}
+
 void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
   for (const Meeting::Answer& one : answers) {
+    waiting_.erase(one.connection);
     const auto place = places_.find(one.connection);
     if (place == places_.end()) continue;
     deliver_(place->second.first, {place->second.second, encode_answer(one)});

@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "transport/rendezvous/agent_codec.h"
 #include "transport/rendezvous/rendezvous.h"
 
@@ -23,10 +26,14 @@ class MeetingDesk {
 
   void join(std::size_t host, const RelayJoin& join);
   void left(std::size_t host, const RelayLeft& left);
+  // The process of `rank` has ended, as `how` tells ("rank 1 on a ended (exit code 0)"): the ranks
+  // cannot meet any more. Whoever waits, or comes later, gets PEER_LOST at once.
+  void ended(int rank, const std::string& how);
 
  private:
   using Place = std::pair<std::size_t, std::uint64_t>;  // host, and the connection's number there
   void answer(const std::vector<Meeting::Answer>& answers);
+  void fail_waiting();
   void watch_time();
 
   Meeting meeting_;
@@ -35,6 +42,9 @@ class MeetingDesk {
   boost::asio::steady_timer timer_;
   std::map<Place, std::uint64_t> ids_;
   std::map<std::uint64_t, Place> places_;
+  std::set<int> known_;              // ranks that have joined at least once
+  std::set<std::uint64_t> waiting_;  // not answered yet
+  Status no_more_;                   // why the ranks cannot meet any more
   std::uint64_t next_id_ = 1;
   bool timing_ = false;
 };

@@ -108,6 +108,36 @@ TEST(S41, ExitRightAfterInit) {
   EXPECT_EQ(right, launches) << first_wrong;
 }
 
+// The others see the loss by themselves and say so, before they are told to end.
+TEST(FirstFailure, OthersHaveTimeToReport) {
+  const Outcome outcome = shell(3,
+                                "[ $RANK = 1 ] && exit 5; sleep 0.1; echo saw it >&2; "
+                                "[ $RANK = 0 ] && exit 7; exec sleep 60");
+  EXPECT_EQ(outcome.exit_code, 5);
+  EXPECT_GE(outcome.seconds, 0.3);
+  EXPECT_LT(outcome.seconds, 1.3);
+  EXPECT_THAT(outcome.err, HasSubstr("[0] saw it\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("[2] saw it\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("failed first: exit code 5"));
+  EXPECT_THAT(outcome.err, HasSubstr("failed too: exit code 7"));
+  EXPECT_THAT(outcome.err, HasSubstr("ended by kolorun: signal 15"));
+}
+
+// Whether it ends while the others wait or before they come, with success or not.
+TEST(Meeting, ARankThatEndsBeforeItJoinsDoesNotLeaveTheOthersWaiting) {
+  for (const int code : {0, 6}) {
+    for (const char* rank : {"0", "1"}) {
+      const Outcome outcome =
+          shell(2, "[ $RANK = " + std::string(rank) + " ] || sleep 0.2; [ $RANK = 1 ] && exit " +
+                       std::to_string(code) + "; exec " + kProbe + " join exit 0");
+      EXPECT_EQ(outcome.exit_code, code == 0 ? 102 : code) << outcome.err;
+      EXPECT_LT(outcome.seconds, 2);
+      EXPECT_THAT(outcome.err, HasSubstr("[0] probe: rank 1 on localhost ended (exit code " +
+                                         std::to_string(code) + ") before it joined the job"));
+    }
+  }
+}
+
 // 4 ranks; rank 3 exits with 9; the others die of the launcher's SIGTERM and one of SIGKILL after
 // the grace time.
 TEST(S42, TheReportNamesTheCauseFirst) {

@@ -175,6 +175,7 @@ TEST(Options, HelpShowsEveryFlagThatHasHelpWithinEightyColumns) {
     EXPECT_THAT(help, HasSubstr(std::string(row.help)));
   }
   EXPECT_THAT(help, HasSubstr("Ranks get empty standard input."));
+  EXPECT_THAT(help, HasSubstr("the others have 0.3 s to report"));
   EXPECT_THAT(help, ::testing::Not(HasSubstr("--agent\n")));
   for (std::size_t at = 0; at < help.size();) {
     const std::size_t end = help.find('\n', at);

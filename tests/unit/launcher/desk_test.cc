@@ -1,0 +1,91 @@
+// The meeting at kolorun's desk, when ranks end: who waits is told at once, and nobody else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/meeting_desk.h"
+#include "transport/rendezvous/codec.h"
+
+namespace kolo::internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Desk : public ::testing::Test {
+ protected:
+  // From host 0; the connection has the number of the rank plus 10 times the round.
+  void join(int rank, int round = 0) {
+    Meeting::Join join{0, kProtocolVersion, 2, {}};
+    join.peer.rank = rank;
+    join.peer.host = "a";
+    join.peer.endpoints = {"127.0.0.1:1"};
+    desk_.join(0, {connection(rank, round), encode_join(join)});
+  }
+  void leave(int rank, int round = 0) { desk_.left(0, {connection(rank, round)}); }
+  // Of the answers so far, those to this connection, which are removed.
+  std::vector<Status> told(int rank, int round = 0) {
+    std::vector<Status> result;
+    std::erase_if(answers_, [&](const DeliverAnswer& one) {
+      if (one.connection != connection(rank, round)) return false;
+      const auto answer = decode_answer(one.connection, one.answer);
+      EXPECT_TRUE(answer.is_ok()) << answer.status().text();
+      if (answer) result.push_back(answer->status);
+      return true;
+    });
+    return result;
+  }
+  void expect_lost(const std::vector<Status>& answers, const char* text) {
+    ASSERT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[0].code(), StatusCode::kPeerLost);
+    EXPECT_THAT(answers[0].text(), AllOf(HasSubstr("rank 1 on a ended"), HasSubstr(text)));
+  }
+
+  boost::asio::io_context io_;
+  std::vector<DeliverAnswer> answers_;
+  MeetingDesk desk_{io_, 2, 60s, [this](std::size_t, DeliverAnswer answer) {
+                      answers_.push_back(std::move(answer));
+                    }};
+
+ private:
+  static std::uint64_t connection(int rank, int round) {
+    return static_cast<std::uint64_t>(10 * round + rank + 1);
+  }
+};
+
+TEST_F(Desk, WhoWaitsIsToldThatAnotherEndedAndWhoComesLaterToo) {
+  join(0);
+  EXPECT_TRUE(told(0).empty());
+  desk_.ended(1, "rank 1 on a ended");
+  expect_lost(told(0), "before it joined");
+  leave(0);
+  desk_.ended(0, "rank 0 on a ended");  // the first one stays the cause
+  join(0, 1);
+  expect_lost(told(0, 1), "before it joined");
+}
+
+TEST_F(Desk, ACompleteMeetingIsNotTouchedByAnEnd) {
+  join(0);
+  join(1);
+  EXPECT_THAT(told(0), ::testing::ElementsAre(Status::ok()));
+  EXPECT_THAT(told(1), ::testing::ElementsAre(Status::ok()));
+  leave(1);
+  desk_.ended(1, "rank 1 on a ended");
+  EXPECT_TRUE(answers_.empty());
+  leave(0);
+  join(0, 1);  // a second round, for which rank 1 did not stay
+  expect_lost(told(0, 1), "cannot meet the others again");
+}
+
+TEST_F(Desk, NobodyIsToldTwice) {
+  join(0);
+  desk_.ended(1, "rank 1 on a ended");
+  told(0);
+  join(1);  // its message was on the way when it ended
+  expect_lost(told(1), "before it joined");
+  EXPECT_TRUE(answers_.empty());
+  io_.run_for(1ms);
+  EXPECT_TRUE(io_.stopped());  // no timer is left
+}
+
+}  // namespace
+}  // namespace kolo::internal
