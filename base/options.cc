@@ -47,7 +47,7 @@ constexpr std::array kTable = {
     text_row("host_name", "This host's name in messages for people; empty: the system's."),
     text_row("launcher", "Who started this rank; \"kolorun\" serves the rendezvous itself."),
     text_row("rendezvous", "host:port where the ranks of the job meet."),
-    text_row("secret", "The job's secret, shared by all of its ranks; never logged."),
+    text_row("secret", "The job's secret, at least 16 characters, the same for all; never logged."),
     text_row("secret_file", "A file that holds the job's secret; used when secret is empty."),
     text_row("job", "The job's id; tells apart jobs that meet by mistake."),
     text_row("addresses", "Comma-separated addresses of this host to listen on for other ranks."),
@@ -215,7 +215,8 @@ Status check_foreign_families() {
         std::string("this process looks like rank ") + rank + " of " + size + " under " +
         family.launcher + " (" + family.rank + ", " + family.size +
         "), and kolo cannot yet meet under that launcher; start the program with kolorun, or give "
-        "every process KOLO_RANK, KOLO_SIZE and KOLO_RENDEZVOUS");
+        "every process KOLO_RANK, KOLO_SIZE, KOLO_RENDEZVOUS and one KOLO_SECRET or "
+        "KOLO_SECRET_FILE of at least 16 characters");
   }
   return Status::ok();
 }
@@ -276,10 +277,11 @@ Status Config::load_launcher_family() {
   }
   for (const char* name : {"RANK", "WORLD_SIZE"}) {
     if (variable(name) != nullptr) continue;
-    return invalid_argument(std::string("torchrun's variables are incomplete: ") + name +
-                            " is missing beside " +
-                            (std::strcmp(name, "RANK") == 0 ? "WORLD_SIZE" : "RANK") +
-                            "; set both, unset both, or set KOLO_RANK and KOLO_SIZE, which win");
+    return invalid_argument(
+        std::string("torchrun's variables are incomplete: ") + name + " is missing beside " +
+        (std::strcmp(name, "RANK") == 0 ? "WORLD_SIZE" : "RANK") +
+        "; set both, unset both, or set KOLO_RANK and KOLO_SIZE, which win (and "
+        "KOLO_SECRET or KOLO_SECRET_FILE)");
   }
   KOLO_RETURN_IF_ERROR(load_variable("rank", "RANK"));
   KOLO_RETURN_IF_ERROR(load_variable("size", "WORLD_SIZE"));

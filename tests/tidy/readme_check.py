@@ -45,6 +45,12 @@ def check_install(_words, _folder):
     return None if any("install(" in text for text in texts) else "nothing is installed"
 
 
+def check_prefix(words, _folder):
+    """A line of the reader's own project: install_test runs its like. Here: it names our prefix."""
+    prefix = re.search(r"^cmake --install \S+ --prefix (\S+)$", README, re.MULTILINE)[1]
+    return None if f"$PWD/{prefix}" in " ".join(words) else f"is not of the prefix {prefix}"
+
+
 def flags_of(words):
     return [word for word in words[1:] if word.startswith("-")]
 
@@ -76,6 +82,7 @@ KINDS = [
     (r"scripts/\w+\.sh\b", check_script),
     (r"cmake --workflow --preset ", check_workflow),
     (r"cmake --install build/release ", check_install),
+    (r"cmake -S your/|export PKG_CONFIG_PATH=|cc trainer\.c ", check_prefix),
     (BIN, check_program),
     (r"kolorun ", check_launch),
 ]
