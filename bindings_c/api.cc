@@ -376,7 +376,8 @@ kolo_status kolo_group_end(kolo_context* context, kolo_request* request) {
 
 kolo_status kolo_test(kolo_context* context, kolo_request* request, int32_t* done) {
   return with_context(context, "kolo_test", [&](Context& inner) {
-    if (request == nullptr || done == nullptr) return null_request("kolo_test");
+    if (request == nullptr) return null_request("kolo_test");
+    if (done == nullptr) return invalid_argument("kolo_test: done is null");
     *done = 1;
     if (*request == KOLO_REQUEST_NULL) return Status::ok();
     bool is_done = false;

@@ -87,9 +87,11 @@ Result<kolo_context*> reserve_shell(const Config& config) {
   const std::lock_guard lock(all.mutex);
   for (const kolo_context& shell : all.shells) {
     if (shell.identity != identity) continue;
-    return invalid_argument("kolo_init: this process already is " + identity +
-                            (shell.forks_before == all.forks ? "" : ", inherited by fork()") +
-                            "; use that context, shut it down first, or give another rank or job");
+    const bool is_own = shell.forks_before == all.forks;
+    return invalid_argument(
+        "kolo_init: this process already is " + identity +
+        (is_own ? "; use that context, shut it down first, or give another rank or job"
+                : ", inherited by fork(); let the child exec, or fork before kolo_init()"));
   }
   kolo_context& shell = all.shells.emplace_back();
   shell.identity = identity;

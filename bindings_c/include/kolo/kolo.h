@@ -24,9 +24,14 @@
  *   Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is more
  *               than 2^31.
  *   Errors      A call that fails returns a status other than KOLO_OK and leaves a text for
- *               kolo_last_error(): what, which tensor, which ranks, and the cure. A call that
- *               returns KOLO_INVALID_ARGUMENT has done nothing. When ranks disagree, every one of
- *               them gets the error and the buffers are as before; the job goes on.
+ *               kolo_last_error(): what, which tensor, which ranks, and the cure. When ranks
+ *               disagree, every one of them gets the error and the buffers are as before; the job
+ *               goes on.
+ *   Refusals    A collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers
+ *               alone, but the other ranks are told: it counts as this rank's call of that name (or
+ *               number), and they get KOLO_MISMATCH for theirs. So call again only if they do too.
+ *               Nothing at all happens for a null context, a bad kolo_options struct, or a refused
+ *               call of any other kind.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
  *   fork()      A context does not survive into the child: every call there with it fails.
@@ -67,7 +72,7 @@ extern "C" {
 /* Numbers are never changed; new ones may be added. */
 typedef enum kolo_status KOLO_ENUM_BASE {
   KOLO_OK = 0,
-  KOLO_INVALID_ARGUMENT = 1, /* the call itself is wrong; nothing happened */
+  KOLO_INVALID_ARGUMENT = 1, /* the call itself is wrong; see Refusals above */
   KOLO_MISMATCH = 2,         /* ranks disagree about an operation; all of them get this */
   KOLO_DUPLICATE_NAME = 3,   /* an operation of that name is still running on this rank */
   KOLO_NOT_INITIALIZED = 4,  /* the context is shut down, or belongs to a parent process */
@@ -179,8 +184,9 @@ KOLO_API const char* kolo_build_info(void);
 /* A few words for a status, e.g. "peer lost". Never NULL; valid for ever; any number is allowed. */
 KOLO_API const char* kolo_status_string(kolo_status status);
 
-/* The text of the calling thread's last failed call; "" if there was none. Never NULL; valid until
- * this thread's next call that fails. Calls that succeed leave it alone. */
+/* The text of the calling thread's last failed call, which begins with the status's words, e.g.
+ * "peer lost: "; "" if there was none. Never NULL; valid until this thread's next call that fails.
+ * Calls that succeed leave it alone. */
 KOLO_API const char* kolo_last_error(void);
 
 /* ---- Configuration ------------------------------------------------------------------------ */
@@ -233,7 +239,7 @@ KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** con
  * A following kolo_init() joins again, if all ranks do.
  * Blocks at most shutdown_timeout_ms and some.
  * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what broke the
- * context before. */
+ * context before, as PEER_LOST or ABORTED. A peer that merely left first has broken nothing. */
 KOLO_API kolo_status kolo_shutdown(kolo_context* context);
 
 /* Ends every operation of the context, pending and later, on all ranks, with KOLO_ABORTED. The text
@@ -244,8 +250,8 @@ KOLO_API kolo_status kolo_abort(kolo_context* context, const char* reason);
 /* KOLO_OK while the context works; otherwise the status that broke it, e.g. KOLO_PEER_LOST. */
 KOLO_API kolo_status kolo_health(kolo_context* context);
 
-/* Puts a JSON object into *json: ranks, hosts, roads, options in force, counters. Valid until this
- * thread's next kolo_info(). Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
+/* Puts a JSON object into *json: ranks, hosts, roads, options in force. Valid until this thread's
+ * next kolo_info(). Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_info(kolo_context* context, const char** json);
 
 /* This rank's number, the number of ranks, and the same among the ranks of this host. -1 if the
@@ -303,8 +309,9 @@ KOLO_API kolo_status kolo_group_begin(kolo_context* context, const char* name);
 
 /* Closes and submits the group that the calling thread has open. A NULL `request` blocks; otherwise
  * *request stands for the whole group. The members' own requests, if asked for, stay due. If any
- * member was refused, so is the group: nothing was submitted. An empty group is complete at once.
- * Errors: INVALID_ARGUMENT (no group is open), and as for the collectives. */
+ * member was refused, so is the group: none of it is done, and the other ranks are told. An empty
+ * group is complete at once. Errors: INVALID_ARGUMENT (no group is open), and as for the
+ * collectives. */
 KOLO_API kolo_status kolo_group_end(kolo_context* context, kolo_request* request);
 
 /* ---- Requests -----------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 // kolo for C++: move-only owners over kolo.h, header-only, C++17 (std::span where C++20 has it).
 //
 //     kolo::Context context;
-//     std::vector<float> gradient(n);
-//     context.allreduce(std::span(gradient), kolo::Op::avg);               // blocks, in place
-//     kolo::Request done = context.allreduce_async(std::span(gradient), kolo::Op::sum,
+//     std::vector<float> gradient(n), sum(n);
+//     context.allreduce(gradient, kolo::Op::avg);                          // blocks, in place
+//     context.allreduce(gradient, sum, kolo::Op::sum);                     // from one to another
+//     kolo::Request done = context.allreduce_async(std::span(gradient).first(n / 2), kolo::Op::sum,
 //                                                  kolo::Options().name("layer1.weight"));
 //     done.wait();
+//
+// Vectors, arrays and spans are taken from C++20 on; pointers and a count always.
 //
 // Errors are exceptions of the class Error, which carries the status and the text; they are thrown
 // by this header, on the user's side of the C boundary, never by the library. Functions that ask
@@ -126,6 +129,20 @@ struct dtype_of<_Float16> {
 #endif
 
 inline std::int64_t milliseconds(std::chrono::milliseconds limit) { return limit.count(); }
+
+#if defined(__cpp_lib_span)
+// Exists for what std::span takes: a vector, an array or a span, but no temporary vector, because
+// the operation may outlive it.
+template <typename Range>
+using ElementOf = typename decltype(std::span(std::declval<Range>()))::element_type;
+
+template <typename Range>
+concept Output = !std::is_const_v<ElementOf<Range>>;
+
+// An input for the elements of `To`.
+template <typename Range, typename To>
+concept InputOf = std::is_same_v<std::remove_const_t<ElementOf<Range>>, ElementOf<To>>;
+#endif
 
 }  // namespace detail
 
@@ -317,10 +334,11 @@ class Context {
     return *this;
   }
   ~Context() {
-    if (context_ != nullptr) kolo_shutdown(context_);
+    if (context_ != nullptr) kolo_shutdown(context_);  // a second one is refused, and no harm
   }
 
-  void shutdown() { check(kolo_shutdown(std::exchange(context_, nullptr))); }
+  // The handle is kept: later calls throw KOLO_NOT_INITIALIZED.
+  void shutdown() { check(kolo_shutdown(context_)); }
   void abort(const std::string& reason) { check(kolo_abort(context_, reason.c_str())); }
   void health() const { check(kolo_health(context_)); }  // throws what broke the context
   std::string info() const {
@@ -384,47 +402,59 @@ class Context {
   [[nodiscard]] Group group(const std::string& name = "") { return Group(context_, name); }
 
 #if defined(__cpp_lib_span)
-  // Spans: one is in place; of two, the sizes are checked.
-  template <typename T>
-  void allreduce(std::span<T> data, Op op, const Options& options = {}) {
-    allreduce(data.data(), data.data(), data.size(), op, options);
+  // Vectors, arrays and spans: one is in place; of two, the sizes are checked.
+  template <detail::Output Data>
+  void allreduce(Data&& data, Op op, const Options& options = {}) {
+    const std::span span(data);
+    allreduce(span.data(), span.data(), span.size(), op, options);
   }
-  template <typename T>
-  void allreduce(std::span<const T> input, std::span<T> output, Op op,
-                 const Options& options = {}) {
-    require(output.size() == input.size(), "allreduce: input and output differ in size");
-    allreduce(input.data(), output.data(), input.size(), op, options);
+  template <typename In, detail::Output Out>
+  requires detail::InputOf<In, Out>
+  void allreduce(In&& input, Out&& output, Op op, const Options& options = {}) {
+    const std::span from(input);
+    const std::span to(output);
+    require(to.size() == from.size(), "allreduce: input and output differ in size");
+    allreduce(from.data(), to.data(), from.size(), op, options);
   }
-  template <typename T>
-  [[nodiscard]] Request allreduce_async(std::span<T> data, Op op, const Options& options = {}) {
-    return allreduce_async(data.data(), data.data(), data.size(), op, options);
+  template <detail::Output Data>
+  [[nodiscard]] Request allreduce_async(Data&& data, Op op, const Options& options = {}) {
+    const std::span span(data);
+    return allreduce_async(span.data(), span.data(), span.size(), op, options);
   }
-  template <typename T>
-  [[nodiscard]] Request allreduce_async(std::span<const T> input, std::span<T> output, Op op,
+  template <typename In, detail::Output Out>
+  requires detail::InputOf<In, Out>
+  [[nodiscard]] Request allreduce_async(In&& input, Out&& output, Op op,
                                         const Options& options = {}) {
-    require(output.size() == input.size(), "allreduce: input and output differ in size");
-    return allreduce_async(input.data(), output.data(), input.size(), op, options);
+    const std::span from(input);
+    const std::span to(output);
+    require(to.size() == from.size(), "allreduce: input and output differ in size");
+    return allreduce_async(from.data(), to.data(), from.size(), op, options);
   }
-  template <typename T>
-  void allgather(std::span<const T> input, std::span<T> output, const Options& options = {}) {
-    require(output.size() == input.size() * static_cast<std::size_t>(size()),
-            "allgather: the output must hold the input of every rank");
-    allgather(input.data(), output.data(), input.size(), options);
+  template <typename In, detail::Output Out>
+  requires detail::InputOf<In, Out>
+  void allgather(In&& input, Out&& output, const Options& options = {}) {
+    const std::span from(input);
+    const std::span to(output);
+    require_gathered(from.size(), to.size());
+    allgather(from.data(), to.data(), from.size(), options);
   }
-  template <typename T>
-  [[nodiscard]] Request allgather_async(std::span<const T> input, std::span<T> output,
-                                        const Options& options = {}) {
-    require(output.size() == input.size() * static_cast<std::size_t>(size()),
-            "allgather: the output must hold the input of every rank");
-    return allgather_async(input.data(), output.data(), input.size(), options);
+  template <typename In, detail::Output Out>
+  requires detail::InputOf<In, Out>
+  [[nodiscard]] Request allgather_async(In&& input, Out&& output, const Options& options = {}) {
+    const std::span from(input);
+    const std::span to(output);
+    require_gathered(from.size(), to.size());
+    return allgather_async(from.data(), to.data(), from.size(), options);
   }
-  template <typename T>
-  void broadcast(std::span<T> data, int root, const Options& options = {}) {
-    broadcast(data.data(), data.data(), data.size(), root, options);
+  template <detail::Output Data>
+  void broadcast(Data&& data, int root, const Options& options = {}) {
+    const std::span span(data);
+    broadcast(span.data(), span.data(), span.size(), root, options);
   }
-  template <typename T>
-  [[nodiscard]] Request broadcast_async(std::span<T> data, int root, const Options& options = {}) {
-    return broadcast_async(data.data(), data.data(), data.size(), root, options);
+  template <detail::Output Data>
+  [[nodiscard]] Request broadcast_async(Data&& data, int root, const Options& options = {}) {
+    const std::span span(data);
+    return broadcast_async(span.data(), span.data(), span.size(), root, options);
   }
 #endif
 
@@ -432,6 +462,12 @@ class Context {
   static kolo_op as_c(Op op) noexcept { return static_cast<kolo_op>(op); }
   static void require(bool condition, const char* text) {
     if (!condition) throw Error(KOLO_INVALID_ARGUMENT, text);
+  }
+  void require_gathered(std::size_t input, std::size_t output) const {
+    const int ranks = size();
+    if (ranks < 0) return;  // shut down, as the call itself is about to say
+    require(output == input * static_cast<std::size_t>(ranks),
+            "allgather: the output must hold the input of every rank");
   }
   template <typename Submit>
   Request make(const Options& options, Submit submit) {

@@ -1,8 +1,11 @@
 // The C API in a job of one, over the real library: every kind of bad input gets a typed error that
 // names what and the cure, harms nothing, and the job goes on.
+#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -243,7 +246,7 @@ TEST_F(ApiTest, TheCppSide) {
   }
   EXPECT_THAT(data, ElementsAre(16, 32));
   kolo::Group group = context.group("g");
-  context.allreduce(std::span(data), kolo::Op::sum);
+  context.allreduce(data, kolo::Op::sum);
   group.end();
   try {
     context.broadcast(std::span(data), 9);
@@ -251,6 +254,58 @@ TEST_F(ApiTest, TheCppSide) {
   } catch (const kolo::Error& error) {
     EXPECT_EQ(error.status(), KOLO_INVALID_ARGUMENT);
     EXPECT_THAT(error.what(), HasSubstr("root 9"));
+  }
+}
+
+kolo_status status_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const kolo::Error& error) {
+    return error.status();
+  }
+  return KOLO_OK;
+}
+
+TEST_F(ApiTest, CppBuffersAreVectorsArraysAndSpans) {
+  kolo::Context context(kolo::Config().set("job", "another"));
+  const std::vector<float> in = {1, 2};
+  std::vector<float> a = {3, 4};
+  std::vector<float> out(2);
+  context.allreduce(std::span(a), std::span(out), kolo::Op::sum);
+  EXPECT_THAT(out, ElementsAre(3, 4));
+  context.allreduce(in, out, kolo::Op::sum, kolo::Options().name("n"));
+  EXPECT_THAT(out, ElementsAre(1, 2));
+  context.allreduce_async(std::span<const float>(a), std::span(out), kolo::Op::max).wait();
+  EXPECT_THAT(out, ElementsAre(3, 4));
+  context.allreduce_async(out, kolo::Op::sum, kolo::Options().prescale(2)).wait();
+  EXPECT_THAT(out, ElementsAre(6, 8));
+  std::array<float, 2> array = {};
+  context.allgather(in, array);
+  EXPECT_THAT(array, ElementsAre(1, 2));
+  float plain[2] = {};
+  context.allgather_async(std::span(a), plain).wait();
+  EXPECT_THAT(plain, ElementsAre(3, 4));
+  context.broadcast(plain, 0);
+  context.broadcast_async(a, 0).wait();
+  out.resize(3);
+  EXPECT_EQ(status_of([&] { context.allreduce(in, out, kolo::Op::sum); }), KOLO_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of([&] { context.allgather(in, out); }), KOLO_INVALID_ARGUMENT);
+}
+
+TEST_F(ApiTest, CppCallsAfterShutdown) {
+  kolo::Context context(kolo::Config().set("job", "another"));
+  std::vector<float> data = {1, 2};
+  context.shutdown();
+  EXPECT_EQ(context.rank(), -1);
+  for (const kolo_status status : {
+           status_of([&] { context.shutdown(); }),
+           status_of([&] { context.allreduce(data, kolo::Op::sum); }),
+           status_of([&] { context.allgather(std::span(data).first(1), data); }),
+           status_of([&] { context.barrier(); }),
+           status_of([&] { context.group().end(); }),
+           status_of([&] { context.info(); }),
+       }) {
+    EXPECT_EQ(status, KOLO_NOT_INITIALIZED);
   }
 }
 

@@ -322,7 +322,7 @@ TEST_F(BoundaryTest, AForkedChildIsToldSo) {
                             kolo_rank(context_) == -1;
     kolo_context* second = nullptr;
     const bool is_told = kolo_init(nullptr, &second) == KOLO_INVALID_ARGUMENT &&
-                         std::strstr(kolo_last_error(), "fork") != nullptr;
+                         std::strstr(kolo_last_error(), "let the child exec") != nullptr;
     ::_exit(is_refused && is_told ? 0 : 1);
   }
   int status = -1;
@@ -340,6 +340,10 @@ TEST_F(BoundaryTest, NullHandlesAreRefused) {
   EXPECT_EQ(kolo_info(context_, nullptr), KOLO_INVALID_ARGUMENT);
   EXPECT_EQ(kolo_wait(context_, nullptr, 0), KOLO_INVALID_ARGUMENT);
   EXPECT_EQ(kolo_test(context_, nullptr, &done), KOLO_INVALID_ARGUMENT);
+  EXPECT_THAT(kolo_last_error(), HasSubstr("request is null"));
+  kolo_request request = KOLO_REQUEST_NULL;
+  EXPECT_EQ(kolo_test(context_, &request, nullptr), KOLO_INVALID_ARGUMENT);
+  EXPECT_STREQ(kolo_last_error(), "invalid argument: kolo_test: done is null");
   EXPECT_EQ(kolo_wait_all(context_, nullptr, 1, 0), KOLO_INVALID_ARGUMENT);
   EXPECT_EQ(kolo_start(context_, nullptr, 1), KOLO_INVALID_ARGUMENT);
   EXPECT_EQ(kolo_request_free(context_, nullptr), KOLO_INVALID_ARGUMENT);

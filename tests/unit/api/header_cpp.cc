@@ -1,6 +1,7 @@
 // kolo.h and kolo.hpp in strict C++: they compile, and C++ types map to the right data types.
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,20 @@ constexpr bool is_move_only =
     std::is_nothrow_move_constructible_v<T> && !std::is_copy_constructible_v<T>;
 static_assert(is_move_only<kolo::Context> && is_move_only<kolo::Request>);
 static_assert(is_move_only<kolo::Config> && is_move_only<kolo::Group>);
+
+#if defined(__cpp_lib_span)
+template <typename... Arguments>
+concept can_allreduce = requires(kolo::Context context, Arguments&&... arguments) {
+  context.allreduce(std::forward<Arguments>(arguments)..., kolo::Op::sum);
+};
+using floats = std::vector<float>;
+static_assert(can_allreduce<floats&> && can_allreduce<std::span<float>> &&
+              can_allreduce<float (&)[3]> && can_allreduce<const floats&, floats&> &&
+              can_allreduce<std::span<const float>, floats&>);
+// Nothing constant is written, no temporary outlived, no type changed.
+static_assert(!can_allreduce<const floats&> && !can_allreduce<floats> &&
+              !can_allreduce<floats, floats&> && !can_allreduce<std::vector<double>&, floats&>);
+#endif
 
 void kolo_header_cpp(kolo::Context& context, std::vector<float>& data);
 void kolo_header_cpp(kolo::Context& context, std::vector<float>& data) {
