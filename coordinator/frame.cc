@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxDims = 64;
-constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 60;  // its bytes still fit 64 bits
+constexpr std::uint64_t kMaxBytes = PTRDIFF_MAX;  // of one tensor, as every rank checks it
 
 Status malformed(const char* what) {
   return invalid_argument(std::string("malformed control frame: ") + what);
@@ -108,9 +108,12 @@ Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   spec.root = from.root();
   spec.count = from.count();
   if (!refused && from.shape_size() > kMaxDims) return malformed("too many dimensions");
-  if (!refused && spec.count > kMaxCount) return malformed("too many elements");
+
   if (!refused && !(is_valid(spec.dtype) && is_valid(spec.op))) {
     return malformed("unknown dtype or op");
+  }
+  if (!refused && spec.count > kMaxBytes / element_bytes(spec.dtype)) {
+    return malformed("too many elements");
   }
   spec.shape.assign(from.shape().begin(), from.shape().end());
   spec.prescale = from.prescale();

@@ -9,7 +9,6 @@ namespace kolo::internal {
 void Completions::finish(const RequestPtr& request, const Status& status) {
   KOLO_CHECK(request->phase.load(std::memory_order_relaxed) == RequestState::Phase::kRunning);
   trace_phase(trace_, Trace::Phase::kDone, request->id, request->unit->key.name, clock_.now());
-  queue_.ended(request->unit->key);  // first: whoever sees it done may use the name again
   request->status = status;
   if (!request->callbacks.empty()) {
     const std::lock_guard lock(mutex_);
@@ -18,7 +17,7 @@ void Completions::finish(const RequestPtr& request, const Status& status) {
     }
     queued_.store(true, std::memory_order_release);
   }
-  request->phase.store(RequestState::Phase::kDone, std::memory_order_seq_cst);
+  queue_.ended(*request);
   notify();
   if (has_callbacks() && wake_) wake_();
 }

@@ -93,8 +93,10 @@ class JobContext final : public Context {
 
   Result<RequestId> submit(Submission submission) override;
   Status run(Submission submission) override;
+  Status refuse(const Submission& submission, Status why) override;
   Status group_begin(std::string name) override { return submissions_.open_group(std::move(name)); }
   Result<RequestId> group_end() override;
+  Status group_run() override;
   Result<RequestId> prepare(Submission submission) override;
   Status start(std::span<const RequestId> requests) override;
   Status wait(RequestId request, Nanos limit, bool& done) override;
@@ -160,14 +162,17 @@ JobContext::~JobContext() {
 
 Status JobContext::check(const Submission& submission) {
   Status status = validate(submission, size(), rank());
-  if (status) return status;
+  return status ? status : refuse(submission, std::move(status));
+}
+
+Status JobContext::refuse(const Submission& submission, Status why) {
   if (submissions_.in_group()) {
-    submissions_.spoil_group(status);
-  } else if (queue_.closed().is_ok() && size() > 1) {
-    queue_.command(RefusedUnit{submissions_.refused(submission, status.text())});
+    submissions_.spoil_group(why);
+  } else if (queue_.closed().is_ok() && size() > 1 && validate_name(submission.name)) {
+    queue_.command(RefusedUnit{submissions_.refused(submission, why.text())});
     driver_.notice_queue();
   }
-  return status;
+  return why;
 }
 
 Result<RequestPtr> JobContext::add_to_group(Submission submission) {
@@ -238,6 +243,18 @@ Result<RequestId> JobContext::group_end() {
   request->status = status;  // for members' own handles
   request->phase = RequestState::Phase::kDone;
   return status;
+}
+
+Status JobContext::group_run() {
+  if (driver_.on_background()) {
+    return {
+        StatusCode::kWouldDeadlock,
+        "a blocking kolo_group_end inside a callback: pass a request and wait for it elsewhere"};
+  }
+  const Result<RequestId> group = group_end();
+  if (!group) return group.status();
+  bool done = false;
+  return wait(*group, kNever, done);
 }
 
 Result<RequestId> JobContext::prepare(Submission submission) {
@@ -324,19 +341,20 @@ Status JobContext::wait_all(std::span<const RequestId> ids, Nanos limit, std::sp
     }
     return next == requests.size();
   };
-  if (!all_done()) {
+  bool finished = all_done();
+  if (!finished) {
     if (driver_.on_background()) {
       return {StatusCode::kWouldDeadlock,
               "waiting inside a callback for an operation that is still running"};
     }
     const Nanos now = clock_.now();
-    driver_.drive_until(all_done, limit == kNever ? kNever : now + limit);
+    finished = driver_.drive_until(all_done, limit == kNever ? kNever : now + limit);
   }
   Status first_error;
   bool in_progress = false;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (requests[i] == nullptr) continue;
-    if (requests[i]->phase == RequestState::Phase::kRunning) {
+    if (!finished && requests[i]->phase == RequestState::Phase::kRunning) {
       in_progress = true;
       continue;
     }
@@ -377,7 +395,9 @@ Status JobContext::shutdown() {
 }
 
 Status JobContext::abort(const std::string& reason) {
-  queue_.command(AbortCommand{reason});
+  constexpr std::size_t kReasonBytes = 4096;
+  if (const Status before = health(); !before) return before;
+  queue_.command(AbortCommand{reason.substr(0, kReasonBytes)});
   road_.poller->wake();
   if (!driver_.on_background()) {
     driver_.drive_until([this] { return !queue_.closed().is_ok(); }, clock_.now() + 1s);

@@ -50,6 +50,9 @@ class Context {
   // Submits and waits; the operation's status. Inside a group of this thread: joins the group and
   // returns OK.
   virtual Status run(Submission submission) = 0;
+  // For a call that was refused before it came here: tells the other ranks, or spoils this
+  // thread's group. Returns `why`.
+  virtual Status refuse(const Submission& submission, Status why) = 0;
 
   // Opens a group for this thread; its members are one negotiated unit. Empty name: sequence
   // number. Members hold one status. Nested groups are INVALID_ARGUMENT.
@@ -57,6 +60,8 @@ class Context {
   // Closes and submits it. An error (also one of a member's submit) means nothing was submitted.
   // An empty group completes at once.
   virtual Result<RequestId> group_end() = 0;
+  // group_end and wait. From a callback: WOULD_DEADLOCK, and the group stays open.
+  virtual Status group_run() = 0;
 
   // A persistent request: checked and named, not started. start() submits many under one lock;
   // on error none is started. Until it is complete again it must not be started again

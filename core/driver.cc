@@ -75,7 +75,8 @@ bool Driver::answer_farewells() {
 }
 
 bool Driver::farewell_done() const {
-  if (crashed_) return true;
+  // Who is broken has nothing to finish, and its peers are told.
+  if (crashed_ || !parts_.engine.broken().is_ok()) return true;
   if (!parts_.engine.said_goodbye() || !parts_.executor.idle()) return false;
   for (const auto& stream : parts_.fabric.channels) {
     for (const auto& channel : stream) {

@@ -30,6 +30,9 @@ void Executor::enqueue(OrderedOperation operation) { waiting_.push_back(std::mov
 
 void Executor::complete(const RequestPtr& request, const std::vector<std::string>& payloads) {
   const TensorSpec& spec = request->unit->tensors.front();
+  if (trace_ != nullptr) {
+    trace_->record(Trace::Phase::kStart, request->id, request->unit->key.name, clock_.now());
+  }
   void* const output = request->buffers.front().output;
   const std::size_t bytes = spec.count * element_bytes(spec.dtype);
   switch (spec.kind) {
@@ -60,6 +63,8 @@ void Executor::start_waiting() {
 }
 
 void Executor::start(Stream& stream, OrderedOperation ordered) {
+  ++started_;
+  if (!stream.given_up.is_ok()) return end(ordered, stream.given_up);
   stream.ordered = std::move(ordered);
   if (trace_ != nullptr) {
     const Nanos now = clock_.now();
@@ -68,7 +73,6 @@ void Executor::start(Stream& stream, OrderedOperation ordered) {
     }
   }
   stream.running = &start_collective(stream, stream.ordered);
-  ++started_;
   ++running_;
 }
 
@@ -115,9 +119,11 @@ Result<bool> Executor::advance() {
     if (stream->running == nullptr) continue;
     Result<Progress> progress = stream->running->advance();
     if (!progress) {
-      const Status failure = progress.status();
-      finish(*stream, failure);
-      return failure;
+      stream->given_up = progress.status();
+      finish(*stream, stream->given_up);
+      if (stream->given_up.code() != StatusCode::kAborted) return stream->given_up;
+      moved = true;
+      continue;
     }
     moved = moved || *progress != Progress::kBlocked;
     if (*progress == Progress::kDone) finish(*stream, Status::ok());
@@ -150,6 +156,7 @@ void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, cons
   for (auto& stream : streams_) {
     if (stream->running == nullptr || !beyond(stream->ordered)) continue;
     stream->running->cancel();
+    stream->given_up = status;
     finish(*stream, status);
   }
   std::deque<OrderedOperation> kept;
@@ -167,6 +174,7 @@ void Executor::end_all(const Status& status) {
   for (auto& stream : streams_) {
     if (stream->running == nullptr) continue;
     stream->running->cancel();
+    stream->given_up = status;
     finish(*stream, status);
   }
   for (const OrderedOperation& ordered : std::exchange(waiting_, {})) end(ordered, status);

@@ -52,7 +52,8 @@ class Executor {
   // A single tensor of which every rank's bytes are here, in rank order: ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
   // True if anything moved. An error is an operation's: it has ended with it, and its channels are
-  // broken.
+  // broken. That a peer has taken leave is no such error: it ends the operation that waits for the
+  // peer and what comes later on its stream, and the peer's word of how far it went follows.
   Result<bool> advance();
   // Ends the operations of the set's runs beyond `through`.
   void end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status);
@@ -66,6 +67,7 @@ class Executor {
     std::vector<Channel*> channels;
     OperationSet operations;
     Operation* running = nullptr;
+    Status given_up;  // why its channels serve no operation any more
     OrderedOperation ordered;
   };
 

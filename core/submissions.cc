@@ -1,7 +1,10 @@
 #include "core/submissions.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
+
+#include "core/validate.h"
 
 namespace kolo::internal {
 namespace {
@@ -19,6 +22,13 @@ TensorSpec spec_of(const Submission& submission, std::string name) {
   spec.prescale = submission.prescale;
   spec.postscale = submission.postscale;
   return spec;
+}
+
+// The system may give a new thread the id of one that has ended, with a group left open.
+std::uint64_t this_thread_number() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local const std::uint64_t number = ++threads;
+  return number;
 }
 
 }  // namespace
@@ -49,8 +59,9 @@ UnitPtr Submissions::refused(Submission submission, const std::string& why) {
 }
 
 Status Submissions::open_group(std::string name) {
+  if (!name.empty()) KOLO_RETURN_IF_ERROR(validate_name(name));
   const std::lock_guard lock(mutex_);
-  const auto [it, is_new] = groups_.try_emplace(std::this_thread::get_id());
+  const auto [it, is_new] = groups_.try_emplace(this_thread_number());
   if (!is_new) {
     return invalid_argument("a group is open on this thread already ('" + it->second.name +
                             "'); groups do not nest. End it first");
@@ -63,17 +74,15 @@ Status Submissions::open_group(std::string name) {
 
 bool Submissions::in_group() const {
   const std::lock_guard lock(mutex_);
-  return !groups_.empty() && groups_.contains(std::this_thread::get_id());
+  return !groups_.empty() && groups_.contains(this_thread_number());
 }
 
 Result<RequestPtr> Submissions::add_to_group(Submission submission) {
   const std::lock_guard lock(mutex_);
-  OpenGroup& group = groups_.at(std::this_thread::get_id());
+  OpenGroup& group = groups_.at(this_thread_number());
   std::string name =
       submission.name.empty() ? "#" + std::to_string(group.members.size()) : submission.name;
-  const bool taken = std::any_of(group.members.begin(), group.members.end(),
-                                 [&](const auto& member) { return member.first.name == name; });
-  if (taken) {
+  if (!group.names.insert(name).second) {
     return Status(StatusCode::kDuplicateName,
                   "'" + name + "' is in this group already. Give each member its own name");
   }
@@ -86,13 +95,13 @@ Result<RequestPtr> Submissions::add_to_group(Submission submission) {
 
 void Submissions::spoil_group(const Status& why) {
   const std::lock_guard lock(mutex_);
-  OpenGroup& group = groups_.at(std::this_thread::get_id());
+  OpenGroup& group = groups_.at(this_thread_number());
   if (group.spoilt.is_ok()) group.spoilt = why;
 }
 
 Result<RequestPtr> Submissions::close_group(UnitPtr& refused) {
   const std::lock_guard lock(mutex_);
-  const auto it = groups_.find(std::this_thread::get_id());
+  const auto it = groups_.find(this_thread_number());
   if (it == groups_.end()) {
     return invalid_argument("no group is open on this thread. Call kolo_group_begin first");
   }

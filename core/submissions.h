@@ -4,8 +4,8 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
-#include <thread>
 
 #include "core/request_state.h"
 
@@ -33,6 +33,7 @@ class Submissions {
   struct OpenGroup {
     std::string name;
     RequestPtr request;
+    std::set<std::string> names;
     std::vector<std::pair<TensorSpec, TensorBuffers>> members;
     Status spoilt;
   };
@@ -40,7 +41,7 @@ class Submissions {
 
   mutable std::mutex mutex_;
   std::uint64_t numbers_ = 0;
-  std::map<std::thread::id, OpenGroup> groups_;
+  std::map<std::uint64_t, OpenGroup> groups_;  // by thread
 };
 
 }  // namespace kolo::internal

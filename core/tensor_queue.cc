@@ -38,9 +38,10 @@ void TensorQueue::close(const Status& status) {
   if (closed_.is_ok()) closed_ = status;
 }
 
-void TensorQueue::ended(const UnitKey& key) {
+void TensorQueue::ended(RequestState& request) {
   const std::lock_guard lock(mutex_);
-  under_way_.erase(key);
+  under_way_.erase(request.unit->key);
+  request.phase.store(RequestState::Phase::kDone, std::memory_order_seq_cst);
 }
 
 std::vector<Command> TensorQueue::take() {

@@ -34,8 +34,8 @@ class TensorQueue {
 
   // From now on submit() answers with `status`. The first status stays.
   void close(const Status& status);
-  // The operation of this name has ended: the name is free.
-  void ended(const UnitKey& key);
+  // The request has ended, with its status in place: its name is free, and it counts as done.
+  void ended(RequestState& request);
 
   [[nodiscard]] bool empty() const { return pending_.load(std::memory_order_seq_cst) == 0; }
   [[nodiscard]] std::vector<Command> take();

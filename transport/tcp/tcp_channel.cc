@@ -210,7 +210,7 @@ bool TcpChannel::receive_some() {
   }
   if (!broken_.is_ok() || peer_closed_) return false;
   // A message that waits for its receive holds up the stream.
-  if (have_header_ && current_ == nullptr) return false;
+  if (have_header_ && current_ == nullptr && !finishing_) return false;
   return read_socket();
 }
 
@@ -230,13 +230,24 @@ bool TcpChannel::take_buffered() {
     }
     have_header_ = true;
   }
-  if (current_ == nullptr && !match_header()) return false;
+  if (current_ == nullptr && !match_header()) return finishing_ && discard_buffered();
   const std::size_t n = std::min(end_ - begin_, current_->bytes - received_);
   if (n > 0) std::memcpy(current_->data + received_, buffer_.data() + begin_, n);
   begin_ += n;
   received_ += n;
   if (received_ < current_->bytes) return false;
   complete_receive();
+  return true;
+}
+
+// Who has finished posts no receive any more: what the peer still sends goes nowhere.
+bool TcpChannel::discard_buffered() {
+  const std::size_t n = std::min<std::size_t>(end_ - begin_, header_.bytes - received_);
+  begin_ += n;
+  received_ += n;
+  if (received_ < header_.bytes) return false;
+  received_ = 0;
+  have_header_ = false;
   return true;
 }
 
@@ -260,6 +271,7 @@ void TcpChannel::complete_receive() {
   counters_.bytes_received += current_->bytes;
   ++counters_.messages_received;
   have_header_ = false;
+  received_ = 0;
   std::exchange(current_, nullptr)->done = true;
 }
 
@@ -308,6 +320,7 @@ void TcpChannel::cancel() {
   sends_ = {};
   receives_ = {};
   first_sent_ = 0;
+  received_ = 0;
   current_ = nullptr;  // its header, if any, waits for another receive
   if (half_sent || half_received) {
     fail(aborted("the connection to " + peer_ + " was given up in the middle of a message"));

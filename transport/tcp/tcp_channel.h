@@ -59,6 +59,7 @@ class TcpChannel final : public Channel {
   bool read_socket();
   bool take_buffered();
   bool match_header();
+  bool discard_buffered();
   void complete_receive();
   void fail(Status status);
   void fail_lost(const char* how, int error);

@@ -194,6 +194,7 @@ TEST(Endings, AKillOfTheRootOrTheOnlyPeerIsALostPeer) {
 }
 TEST(Endings, AShutdownEndsWhatTheOthersWaitFor) { expect_well(3, "shutdown-by-one"); }
 TEST(Endings, ShutdownOneAfterAnother) { expect_well(4, "shutdown-in-turn"); }
+TEST(Endings, ShutdownWithEverythingInFlight) { expect_well(3, "shutdown-in-flight"); }
 TEST(Endings, AnAbortWakesAllWaiters) { expect_well(3, "abort"); }
 TEST(Endings, RoundsOfInitAndShutdown) { expect_well(3, "rounds"); }
 TEST(Endings, AStallEndsOnAllRanks) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <latch>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -107,7 +108,8 @@ TEST(InprocThreads, CollectivesSleepAndAreWoken) {
 }
 
 TEST(InprocThreads, AKilledRankIsLostToAllOthersWhileTheySleep) {
-  run_ranks(3, {}, [](const Communicator& communicator, Bell& bell, InprocNetwork& network) {
+  std::latch both_know(2);  // before either takes leave of the other
+  run_ranks(3, {}, [&](const Communicator& communicator, Bell& bell, InprocNetwork& network) {
     OperationSet set;
     std::vector<double> values(100000, 1.0);
     if (communicator.rank == 2) {
@@ -119,6 +121,7 @@ TEST(InprocThreads, AKilledRankIsLostToAllOthersWhileTheySleep) {
                                                     DataType::kFloat64, ReduceOp::kSum),
                                 bell);
     EXPECT_EQ(status.code(), StatusCode::kPeerLost) << status.to_string();
+    both_know.arrive_and_wait();
   });
 }
 
