@@ -11,6 +11,7 @@
 #include "kolo/kolo.h"
 
 using kolo::internal::apply_options;
+using kolo::internal::check_struct_size;
 using kolo::internal::close_shell;
 using kolo::internal::Config;
 using kolo::internal::Context;
@@ -107,11 +108,18 @@ Status init(const kolo_config* config, kolo_context** out) {
 Status submit(Context& context, Submission submission, const kolo_options* options,
               kolo_request* request) {
   if (request != nullptr) *request = KOLO_REQUEST_NULL;
-  if (options != nullptr) KOLO_RETURN_IF_ERROR(apply_options(*options, submission));
+  if (options != nullptr) {
+    KOLO_RETURN_IF_ERROR(check_struct_size(*options));
+    if (Status status = apply_options(*options, submission); !status) {
+      return context.refuse(submission, std::move(status));
+    }
+  }
   const bool is_persistent = options != nullptr && options->persistent != 0;
   if (request == nullptr) {
     if (!is_persistent) return context.run(std::move(submission));
-    return invalid_argument("a persistent operation needs a request to be started by; pass one");
+    return context.refuse(
+        submission,
+        invalid_argument("a persistent operation needs a request to be started by; pass one"));
   }
   const auto id = is_persistent ? context.prepare(std::move(submission))
                                 : context.submit(std::move(submission));
@@ -145,6 +153,11 @@ void forget_if_done(kolo_request& request, bool done) {
 }
 
 Status wait_all(Context& context, kolo_request* requests, std::size_t count, Nanos limit) {
+  constexpr std::size_t kMostRequests = std::size_t{1} << 24;
+  if (count > kMostRequests) {
+    return invalid_argument("kolo_wait_all: count is " + std::to_string(count) + "; at most " +
+                            std::to_string(kMostRequests) + " requests are waited for at once");
+  }
   std::vector<RequestId> ids(count);
   std::transform(requests, requests + count, ids.begin(), id_of);
   const auto done = std::make_unique<bool[]>(count);
@@ -361,13 +374,10 @@ kolo_status kolo_group_begin(kolo_context* context, const char* name) {
 
 kolo_status kolo_group_end(kolo_context* context, kolo_request* request) {
   return with_context(context, "kolo_group_end", [&](Context& inner) {
-    if (request != nullptr) *request = KOLO_REQUEST_NULL;
+    if (request == nullptr) return inner.group_run();
+    *request = KOLO_REQUEST_NULL;
     const auto id = inner.group_end();
     if (!id) return id.status();
-    if (request == nullptr) {
-      bool done = false;
-      return inner.wait(*id, kolo::internal::kNever, done);
-    }
     KOLO_CHECK(!is_persistent(*id));
     *request = *id;
     return Status::ok();

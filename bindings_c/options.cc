@@ -10,22 +10,6 @@ namespace {
 
 constexpr std::size_t kLargestOptions = 4096;  // bounds how far a future, longer struct is read
 
-Status check_struct_size(const kolo_options& options) {
-  const std::size_t size = options.struct_size;
-  if (size < sizeof(kolo_options) || size > kLargestOptions) {
-    return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
-                            std::to_string(sizeof(kolo_options)) +
-                            "; begin with KOLO_OPTIONS_INIT");
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
-  if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
-    return {StatusCode::kUnsupported,
-            "kolo_options sets a field that this library does not know; it is older than the "
-            "header: update libkolo"};
-  }
-  return Status::ok();
-}
-
 Status apply_shape(const kolo_options& options, Submission& submission) {
   if (options.shape == nullptr) {
     if (options.ndim == 0) return Status::ok();
@@ -44,8 +28,23 @@ Status apply_shape(const kolo_options& options, Submission& submission) {
 
 }  // namespace
 
+Status check_struct_size(const kolo_options& options) {
+  const std::size_t size = options.struct_size;
+  if (size < sizeof(kolo_options) || size > kLargestOptions) {
+    return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
+                            std::to_string(sizeof(kolo_options)) +
+                            "; begin with KOLO_OPTIONS_INIT");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
+  if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
+    return {StatusCode::kUnsupported,
+            "kolo_options sets a field that this library does not know; it is older than the "
+            "header: update libkolo"};
+  }
+  return Status::ok();
+}
+
 Status apply_options(const kolo_options& options, Submission& submission) {
-  KOLO_RETURN_IF_ERROR(check_struct_size(options));
   if (options.name != nullptr) submission.name = options.name;
   KOLO_RETURN_IF_ERROR(apply_shape(options, submission));
   if (options.pset != 0) {

@@ -11,7 +11,10 @@ namespace kolo::internal {
 
 inline constexpr std::int64_t kMostMilliseconds = std::int64_t{1} << 42;  // fits Nanos by far
 
-// Checks `options` and copies it into `submission`; INVALID_ARGUMENT names the field and the cure.
+// Whether `options` can be read at all.
+Status check_struct_size(const kolo_options& options);
+// Checks `options` and copies it into `submission`, the name first; INVALID_ARGUMENT names
+// the field and the cure.
 Status apply_options(const kolo_options& options, Submission& submission);
 
 }  // namespace kolo::internal

@@ -259,11 +259,13 @@ Status JobContext::group_run() {
 
 Result<RequestId> JobContext::prepare(Submission submission) {
   if (submissions_.in_group()) {
-    return invalid_argument("a persistent operation cannot join a group. End the group first");
+    return refuse(submission, invalid_argument("a persistent operation cannot join a group. End "
+                                               "the group first"));
   }
   KOLO_RETURN_IF_ERROR(check(submission));
   if (submission.name.empty()) {
-    return invalid_argument("a persistent operation needs a name, by which the ranks pair it");
+    return refuse(submission, invalid_argument("a persistent operation needs a name, by which the "
+                                               "ranks pair it"));
   }
   const RequestPtr request = submissions_.single(std::move(submission));
   request->id = handles_.reserve();

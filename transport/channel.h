@@ -54,7 +54,8 @@ class Channel {
   virtual void cancel() = 0;
 
   // Says "no more from here" behind everything posted, so that the peer can tell a clean end from
-  // a loss. Nothing is posted after it; what the peer still sends is dropped. Call advance() until finished() to have it delivered.
+  // a loss. Nothing is posted after it; what the peer still sends is dropped. Call advance() until
+  // finished() to have it delivered.
   virtual void finish() = 0;
   // This side has delivered its end and the peer's end has arrived (or the channel is broken).
   [[nodiscard]] virtual bool finished() const = 0;

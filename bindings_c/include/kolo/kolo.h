@@ -30,8 +30,8 @@
  *   Refusals    A collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers
  *               alone, but the other ranks are told: it counts as this rank's call of that name (or
  *               number), and they get KOLO_MISMATCH for theirs. So call again only if they do too.
- *               Nothing at all happens for a null context, a bad kolo_options struct, or a refused
- *               call of any other kind.
+ *               Nothing at all happens for a null context, a wrong struct_size, a name that is not
+ *               allowed, or a refused call of any other kind.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
  *   fork()      A context does not survive into the child: every call there with it fails.
@@ -139,7 +139,8 @@ typedef uint64_t kolo_request;
 
 /* Called once, on kolo's own thread and with no lock held, when an operation has ended. `text` is
  * the error's text ("" for KOLO_OK), valid during the call. Inside, kolo_wait() and the like return
- * KOLO_WOULD_DEADLOCK unless the request is complete already. */
+ * KOLO_WOULD_DEADLOCK unless the request is complete already. Return soon: the same thread says
+ * that this rank is alive, and after peer_timeout_ms without a word the others count it as lost. */
 typedef void (*kolo_callback)(kolo_status status, const char* text, void* user);
 
 /* Called for each log line, from any thread, also during kolo_init(); must not call kolo. `text` is

@@ -184,6 +184,49 @@ int bad_member() {
   return 0;
 }
 
+// What the options refuse is told like any other refusal; what cannot be told harms nobody.
+int bad_options() {
+  const Job job;
+  float value = 1.0F;
+  kolo_options scaled = KOLO_OPTIONS_INIT;
+  if (job.rank() == 0) scaled.prescale = 0.0;
+  const auto unnamed = [&](const kolo_options& options) {
+    return kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32, KOLO_SUM, &options,
+                          nullptr);
+  };
+  expect_status(unnamed(scaled), job.rank() == 0 ? KOLO_INVALID_ARGUMENT : KOLO_MISMATCH,
+                "an unnamed call with prescale 0 on rank 0");
+  expect_text({"prescale"});
+  KOLO_EXPECT(value == 1.0F);
+  value = static_cast<float>(job.rank() + 10);
+  expect_status(unnamed(KOLO_OPTIONS_INIT), KOLO_OK, "the next unnamed call");
+  KOLO_EXPECT(value == static_cast<float>(10 * job.size() + job.size() * (job.size() - 1) / 2));
+
+  std::vector<float> a = {1.0F};
+  scaled.name = "b";
+  expect_status(kolo_group_begin(job.context(), "G"), KOLO_OK, "kolo_group_begin");
+  static_cast<void>(job.submit("a", a));
+  expect_status(unnamed(scaled), job.rank() == 0 ? KOLO_INVALID_ARGUMENT : KOLO_OK, "a member");
+  expect_status(kolo_group_end(job.context(), nullptr),
+                job.rank() == 0 ? KOLO_INVALID_ARGUMENT : KOLO_MISMATCH, "kolo_group_end");
+  KOLO_EXPECT(a[0] == 1.0F);
+
+  const kolo_options big = named("big");
+  const std::size_t count = job.rank() == 1 ? std::size_t{1} << 61 : 1;
+  expect_status(
+      kolo_allreduce(job.context(), &value, &value, count, KOLO_INT8, KOLO_SUM, &big, nullptr),
+      KOLO_MISMATCH, "a count of 2^61 on rank 1");
+  const std::string endless(std::size_t{70} << 20, 'n');
+  const kolo_options unnameable = named(endless.c_str());
+  if (job.rank() == 1) {
+    expect_status(unnamed(unnameable), KOLO_INVALID_ARGUMENT, "a name of 70 MiB");
+    expect_status(kolo_group_begin(job.context(), "#0"), KOLO_INVALID_ARGUMENT, "a group '#0'");
+  }
+  job.probe();
+  job.shutdown();
+  return 0;
+}
+
 // Names, handles, options of one call, second inits.
 int bad_handles() {
   const Job job;
@@ -234,6 +277,7 @@ std::vector<Situation> argument_situations() {
   return {{"bad-on-one", bad_on_one},
           {"bad-on-all", bad_on_all},
           {"bad-member", bad_member},
+          {"bad-options", bad_options},
           {"bad-handles", bad_handles}};
 }
 

@@ -157,6 +157,7 @@ TEST(BadInput, OnOneRankIsToldToAllAndHarmsNobody) {
 }
 TEST(BadInput, OnAllRanksHarmsNobody) { expect_well(3, "bad-on-all"); }
 TEST(BadInput, ABadMemberFailsItsGroupOnAllRanks) { expect_well(3, "bad-member"); }
+TEST(BadInput, RefusedOptionsAreTold) { expect_well(3, "bad-options"); }
 TEST(BadInput, HandlesNamesAndSecondInits) { expect_well(2, "bad-handles"); }
 
 TEST(Limits, AnOperationsLimitFailsItOnAllRanks) { expect_well(3, "timeout"); }

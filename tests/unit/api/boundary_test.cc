@@ -71,6 +71,11 @@ class FakeContext final : public Context {
     script->last = std::move(s);
     return Status::ok();
   }
+  Status refuse(const Submission& s, Status why) override {
+    script->last = s;
+    return why;
+  }
+  Status group_run() override { return Status::ok(); }
   Status group_begin(std::string) override { return Status::ok(); }
   Result<RequestId> group_end() override { return RequestId{18}; }
   Result<RequestId> prepare(Submission s) override {
