@@ -125,8 +125,7 @@ void Engine::execute(Plan plan, Nanos now) {
     if (planned.run != 0) {
       const auto it = negotiating_.find(planned.ticket);
       KOLO_CHECK(it != negotiating_.end());
-      request = std::move(it->second);
-      negotiating_.erase(it);
+      request = it->second;  // stays known here until it is in other hands
       ++operations_;
       trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
       request->tensors_left = planned.unit->tensors.size();
@@ -153,6 +152,7 @@ void Engine::execute(Plan plan, Nanos now) {
     }
     if (!ordered.tensors.empty()) parts_.executor.enqueue(std::move(ordered));
   }
+  for (const PlannedUnit& planned : plan.units) negotiating_.erase(planned.ticket);
 }
 
 void Engine::finish(Ticket ticket, const Status& status) {
@@ -167,7 +167,7 @@ void Engine::break_with(const Status& cause) {
   parts_.queue.close(cause);
   parts_.executor.end_all(cause);
   for (auto& [ticket, request] : std::exchange(negotiating_, {})) {
-    parts_.completions.finish(request, cause);
+    if (!request->done()) parts_.completions.finish(request, cause);
   }
 }
 
