@@ -163,7 +163,8 @@ int shutdown_in_flight() {
         if (requests[i] == KOLO_REQUEST_NULL) continue;
         const kolo_status status = kolo_wait(job.context(), &requests[i], KOLO_FOREVER);
         KOLO_EXPECT(status == KOLO_OK || status == KOLO_ABORTED);
-        if (status == KOLO_ABORTED) expect_text({"rank " + std::to_string(leaver)});
+        // Of the leaver, or of another that has left because of it.
+        if (status == KOLO_ABORTED) expect_text({"rank "});
         if (status == KOLO_OK) KOLO_EXPECT(values[i].front() == sum && values[i].back() == sum);
       }
     }
