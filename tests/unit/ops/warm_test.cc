@@ -2,36 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "ops/operation_set.h"
+#include "tests/unit/count_allocations.h"
 #include "transport/inproc/inproc_channel.h"
-
-namespace {
-std::atomic<long> g_allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++g_allocations;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes, 16); }
-void* operator new[](std::size_t bytes) { return counted(bytes, 16); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 
 namespace kolo::internal {
 namespace {
@@ -50,9 +25,9 @@ class Warm : public testing::Test {
 
   // Starts and drives one collective on all ranks; the allocations that took.
   template <typename Start>
-  long allocations_of(const Start& start) {
+  std::size_t allocations_of(const Start& start) {
     ++sequence_;
-    const long before = g_allocations;
+    const std::size_t before = allocations_so_far();
     std::array<Operation*, kRanks> operations{};
     for (std::size_t r = 0; r < kRanks; ++r) {
       operations[r] = &start(sets_[r], Communicator{.rank = static_cast<int>(r),
@@ -70,7 +45,7 @@ class Warm : public testing::Test {
       }
     }
     EXPECT_EQ(done, kRanks);
-    return g_allocations - before;
+    return allocations_so_far() - before;
   }
 
   InprocNetwork network_;
@@ -101,7 +76,7 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
     };
   };
   const auto all = [&] {
-    long total = 0;
+    std::size_t total = 0;
     for (Algorithm algorithm : {Algorithm::kOneshot, Algorithm::kDirect, Algorithm::kRing}) {
       for (std::size_t pieces : {1u, 8u}) total += allocations_of(allreduce(algorithm, pieces));
     }

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/unit/transport/count_allocations.h"
+#include "tests/unit/count_allocations.h"
 #include "tests/unit/transport/loopback.h"
 
 namespace kolo::internal {
