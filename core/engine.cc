@@ -59,8 +59,8 @@ bool Engine::take_commands(Nanos now) {
 void Engine::submit(RequestPtr request, Nanos now) {
   const Ticket ticket = request->id;
   trace_phase(trace_, Trace::Phase::kReady, ticket, request->unit->key.name, now);
-  const Status status =
-      negotiator_.submit(ticket, request->unit, request->deadline, payload_of(*request, rank_));
+  const Status status = negotiator_.submit(ticket, request->unit, request->deadline,
+                                           parts_.executor.payload_of(*request));
   if (!status) {
     parts_.completions.finish(request, status);
     return;

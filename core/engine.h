@@ -39,7 +39,6 @@ class Engine {
   Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
          const Parts& parts, Nanos now)
       : negotiator_(topology, rank, generation, options.sequencer),
-        rank_(rank),
         host_names_(options.host_names),
         liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
         parts_(parts) {}
@@ -76,7 +75,6 @@ class Engine {
   void finish(Ticket ticket, const Status& status);
 
   Negotiator negotiator_;
-  int rank_;
   std::vector<std::string> host_names_;
   Liveness liveness_;
   Parts parts_;

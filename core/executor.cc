@@ -6,12 +6,15 @@
 
 namespace kolo::internal {
 
-std::optional<std::string> payload_of(const RequestState& request, int rank) {
+std::optional<std::string> Executor::payload_of(const RequestState& request) const {
   if (request.unit->group || request.unit->numbered) return std::nullopt;
   const TensorSpec& spec = request.unit->tensors.front();
   const std::size_t size = element_bytes(spec.dtype);
   if (spec.count > kPayloadBytesMax / size) return std::nullopt;
-  const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == rank;
+  const bool by_ring =
+      spec.kind == OpKind::kAllreduce && options_.algorithm == AlgorithmChoice::kRing;
+  if (by_ring) return std::nullopt;
+  const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == options_.rank;
   if (!contributes || spec.count == 0) return std::string();
   return std::string(static_cast<const char*>(request.buffers.front().input), spec.count * size);
 }

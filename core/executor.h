@@ -31,10 +31,6 @@ struct OrderedOperation {
   std::uint64_t run = 0;  // the process set's run that it belongs to
 };
 
-// The bytes of a single small tensor that may travel with the word of its readiness: this rank's
-// contribution. Nothing for larger tensors and for groups.
-std::optional<std::string> payload_of(const RequestState& request, int rank);
-
 class Executor {
  public:
   struct Options {
@@ -48,6 +44,10 @@ class Executor {
            ReductionOrder order, Completions& completions, const Clock& clock);
 
   void set_trace(Trace* trace) { trace_ = trace; }
+  // The bytes of a single small tensor that may travel with the word of its readiness: this rank's
+  // contribution. Nothing for larger tensors, for groups, and where the ring was asked for: a
+  // tensor must not change its order of additions once it is known.
+  [[nodiscard]] std::optional<std::string> payload_of(const RequestState& request) const;
   void enqueue(OrderedOperation operation);
   // A single tensor of which every rank's bytes are here, in rank order: ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);

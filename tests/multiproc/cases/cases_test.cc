@@ -103,6 +103,10 @@ TEST(Situation, S08) {
   expect_well_by_all_algorithms(2, "S08.2");
   expect_well_by_all_algorithms(3, "S08.3");
 }
+TEST(Numbers, FirstSightAndLaterGiveTheSameBits) {
+  expect_well_by_all_algorithms(3, "same-bits");
+  expect_well_by_all_algorithms(5, "same-bits");
+}
 TEST(Situation, S09) { expect_well_by_all_algorithms(2, "S09"); }
 TEST(Situation, S10) { expect_well_by_all_algorithms(2, "S10"); }
 TEST(Situation, S14) { expect_well_by_all_algorithms(2, "S14"); }

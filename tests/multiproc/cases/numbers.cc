@@ -117,11 +117,35 @@ int s14() {
   return 0;
 }
 
+// A tensor has the same bits at first sight, once it is known, without a name and in a group.
+int same_bits() {
+  const Job job;
+  for (const std::size_t count : {std::size_t{3}, std::size_t{10}, std::size_t{2000}}) {
+    std::vector<float> mine(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      mine[i] = 1.0F / static_cast<float>(3 + 7 * job.rank() + static_cast<int>(i));
+    }
+    const std::string name = "t" + std::to_string(count);
+    const std::vector<float> first = job.reduce(name.c_str(), mine);
+    for (int again = 0; again < 3; ++again) KOLO_EXPECT(job.reduce(name.c_str(), mine) == first);
+    std::vector<float> unnamed = mine;
+    job.finish(job.submit(nullptr, unnamed), KOLO_OK);
+    KOLO_EXPECT(unnamed == first);
+    std::vector<float> member = mine;
+    expect_status(kolo_group_begin(job.context(), nullptr), KOLO_OK, "kolo_group_begin");
+    static_cast<void>(job.submit("m", member));
+    expect_status(kolo_group_end(job.context(), nullptr), KOLO_OK, "kolo_group_end");
+    KOLO_EXPECT(member == first);
+  }
+  job.shutdown();
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Situation> number_situations() {
-  return {{"S07", s07}, {"S08.2", s08_two}, {"S08.3", s08_three},
-          {"S09", s09}, {"S10", s10},       {"S14", s14}};
+  return {{"S07", s07}, {"S08.2", s08_two}, {"S08.3", s08_three},    {"S09", s09},
+          {"S10", s10}, {"S14", s14},       {"same-bits", same_bits}};
 }
 
 }  // namespace kolo::cases
