@@ -202,7 +202,7 @@ TEST(Orphans, ADaemonThatKeepsThePipeDoesNotHoldUpTheEnd) {
 }
 
 constexpr const char* kStayAlive =
-    "sleep 300 & echo $$ >$D/$RANK; trap '' TERM INT HUP; "
+    "sleep 300 & trap '' TERM INT HUP; echo $$ >$D/$RANK; "
     "while :; do sleep 1; done";
 
 TEST(Orphans, KillingKolorunEndsEverything) {
