@@ -67,6 +67,12 @@ constexpr std::array kTable = {
                 "Tensors of more bytes than this travel alone."),
     integer_row("cache_capacity", "4096", 1, 1 << 20,
                 "Named tensors remembered, so that they need no full request again."),
+    choice_row("transport", "auto", "auto|shm|tcp|mpi|shm+mpi",
+               "Roads for the bytes: auto shares memory inside a host where it can and uses TCP "
+               "between hosts; shm insists on sharing; tcp and mpi use that road alone."),
+    integer_row("shm_bytes", "68719476736", 1 << 26, kMaxBytes,
+                "Address space of a rank's shared segment, from which kolo_alloc takes; memory is "
+                "used only as it is needed."),
     choice_row("algorithm", "auto", "auto|oneshot|direct|ring",
                "The all-reduce algorithm; auto picks by size and number of ranks."),
     integer_row("streams", "2", 1, 16, "TCP connections for data to each peer."),

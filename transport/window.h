@@ -1,0 +1,99 @@
+// Window: memory that the ranks of one host share. Every rank has one segment, which it alone
+// writes and all others read, so no rank can harm another one's data, and no lock is needed: words
+// have one writer.
+//
+// A segment begins with areas that every rank carves alike at the start (so an offset means the
+// same in all segments); the rest is for an Arena.
+//
+// Waking: who has stored something that `peer` may be waiting for calls ring(peer). The store is
+// sequentially consistent, and a rank that goes to sleep first says so with set_asleep(true), then
+// looks once more, then sleeps on bell(): so at least one of the two sees the other.
+//
+// Threads: carve() and set_asleep() by one thread at a time; the rest by any.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace kolo::internal {
+
+inline constexpr std::size_t kCacheLineBytes = 64;
+
+// Counted where it happens; never reset.
+struct WindowCounters {
+  std::atomic<std::uint64_t> rings{0};  // wake-ups sent: system calls
+};
+
+class Window {
+ public:
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  virtual ~Window() = default;
+
+  [[nodiscard]] int rank() const { return rank_; }  // place among the ranks of the window
+  [[nodiscard]] int size() const { return static_cast<int>(segments_.size()); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }  // of every segment
+  [[nodiscard]] std::byte* own() { return own_; }
+  // Read only, but for this rank's own.
+  [[nodiscard]] const std::byte* of(int rank) const {
+    return segments_[static_cast<std::size_t>(rank)];
+  }
+  // A word of `rank`'s segment. Only the owner may store.
+  template <typename T>
+  [[nodiscard]] const std::atomic<T>& word(int rank, std::size_t offset) const {
+    return *reinterpret_cast<const std::atomic<T>*>(of(rank) + offset);
+  }
+  template <typename T>
+  [[nodiscard]] std::atomic<T>& own_word(std::size_t offset) {
+    return *reinterpret_cast<std::atomic<T>*>(own_ + offset);
+  }
+
+  // The next area of that many zeroed bytes in every segment, aligned to a page; memory stands
+  // behind it. Every rank makes the same calls. RESOURCE: out of memory, or the segment is full.
+  Result<std::size_t> carve(std::size_t bytes);
+  [[nodiscard]] std::size_t carved() const { return carved_; }
+  // Puts memory behind a part of this rank's own segment, so that no access to it can fail.
+  virtual Status commit(std::size_t offset, std::size_t bytes) = 0;
+
+  void ring(int peer) {
+    if (peer != rank_ && asleep(peer).load() != 0) wake(peer);
+  }
+  void ring_all() {
+    for (int peer = 0; peer < size(); ++peer) ring(peer);
+  }
+  void set_asleep(bool asleep) { own_word<std::uint32_t>(0).store(asleep ? 1 : 0); }
+  // A descriptor to watch edge-triggered for reading: others ring it. Nobody needs to read it.
+  [[nodiscard]] virtual int bell() const = 0;
+
+  // A rank of the window whose process has died, or -1. A few loads: fit for a waiting loop.
+  [[nodiscard]] virtual int lost() const = 0;
+
+  [[nodiscard]] const WindowCounters& counters() const { return counters_; }
+
+ protected:
+  // The first page of every segment is the window's own; its first word says "asleep".
+  static constexpr std::size_t kHeaderBytes = 4096;
+
+  Window(int rank, std::size_t bytes, std::byte* own, std::vector<const std::byte*> segments)
+      : rank_(rank), bytes_(bytes), own_(own), segments_(std::move(segments)) {}
+  virtual void wake(int peer) = 0;  // writes to its bell and counts
+
+  WindowCounters counters_;
+
+ private:
+  [[nodiscard]] const std::atomic<std::uint32_t>& asleep(int rank) const {
+    return word<std::uint32_t>(rank, 0);
+  }
+
+  int rank_;
+  std::size_t bytes_;
+  std::byte* own_;
+  std::vector<const std::byte*> segments_;
+  std::size_t carved_ = kHeaderBytes;
+};
+
+}  // namespace kolo::internal
