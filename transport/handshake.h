@@ -27,7 +27,7 @@
 
 namespace kolo::internal {
 
-enum class HandshakeRole : std::uint32_t { kRendezvous = 1, kControl = 2, kData = 3 };
+enum class HandshakeRole : std::uint32_t { kRendezvous = 1, kControl = 2, kData = 3, kMemory = 4 };
 
 // What a connector says of itself; what an acceptor learns.
 struct HandshakeClaim {

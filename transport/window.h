@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -30,6 +31,9 @@ struct WindowCounters {
 
 class Window {
  public:
+  // The first pages of every segment are the window's own; their first word says "asleep".
+  static constexpr std::size_t kHeaderBytes = 12288;
+
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
   virtual ~Window() = default;
@@ -75,9 +79,6 @@ class Window {
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
 
  protected:
-  // The first page of every segment is the window's own; its first word says "asleep".
-  static constexpr std::size_t kHeaderBytes = 4096;
-
   Window(int rank, std::size_t bytes, std::byte* own, std::vector<const std::byte*> segments)
       : rank_(rank), bytes_(bytes), own_(own), segments_(std::move(segments)) {}
   virtual void wake(int peer) = 0;  // writes to its bell and counts

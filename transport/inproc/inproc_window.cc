@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -55,6 +56,8 @@ class InprocWindow final : public Window {
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Window>>> make_inproc_windows(int size, std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  bytes = std::max(Window::kHeaderBytes, (bytes + kPage - 1) / kPage * kPage);
   auto memory = std::make_shared<Memory>(size, bytes);
   if (memory->base == MAP_FAILED) {
     return resource_error("no address space for windows of " + std::to_string(bytes) + " bytes");
