@@ -1,6 +1,7 @@
 #include "coordinator/frame.h"
 
 #include "coordinator/messages.pb.h"
+#include "coordinator/slot_board.h"
 
 namespace kolo::internal {
 namespace {
@@ -51,6 +52,8 @@ void put(const Run& run, wire::Run& out) {
     if (order.first_sight || order.id == 0) put(*order.unit, *unit.mutable_unit());
     put_ranks(order.absent, *unit.mutable_absent());
     for (const std::string& payload : order.payloads) unit.add_payloads(payload);
+    if (order.slot) unit.set_slot(*order.slot + 1);
+    unit.set_inlined(order.inlined);
   }
   for (const auto& cut : run.cuts) {
     wire::Cut& places = *out.add_cuts();
@@ -71,7 +74,8 @@ void put(const Item& item, wire::Item& out) {
   } else if (const auto* failure = std::get_if<Failure>(&item)) {
     put(*failure, *out.mutable_failure());
   } else if (const auto* evict = std::get_if<Evict>(&item)) {
-    out.set_evict(evict->id);
+    out.mutable_evict()->set_id(evict->id);
+    put_ranks(evict->taken, *out.mutable_evict()->mutable_taken());
   } else {
     const auto& done = std::get<JoinDone>(item);
     out.mutable_join_done()->set_process_set(done.process_set);
@@ -173,6 +177,9 @@ Result<Run> get(const wire::Run& from) {
       if (payload.size() > kPayloadBytesMax) return malformed("payload");
       order.payloads.push_back(payload);
     }
+    if (unit.slot() > SlotBoard::kSlotsMax) return malformed("slot");
+    if (unit.slot() > 0) order.slot = unit.slot() - 1;
+    order.inlined = unit.inlined();
     run.units.push_back(std::move(order));
   }
   for (const wire::Cut& cut : from.cuts()) {
@@ -200,7 +207,11 @@ Result<Item> get(const wire::Item& from) {
       if (!get_ranks(wire_failure.ranks(), failure.ranks)) return malformed("rank");
       return Item(std::move(failure));
     }
-    case wire::Item::kEvict: return Item(Evict{from.evict()});
+    case wire::Item::kEvict: {
+      Evict evict{from.evict().id()};
+      if (!get_ranks(from.evict().taken(), evict.taken)) return malformed("rank");
+      return Item(std::move(evict));
+    }
     case wire::Item::kJoinDone: {
       JoinDone done{from.join_done().process_set(), 0};
       if (!get_rank(from.join_done().last_rank(), done.last_rank)) return malformed("rank");

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -46,6 +47,8 @@ struct UnitOrder {
   bool first_sight = false;
   std::vector<int> absent;                 // joined ranks, which give the neutral element
   std::vector<std::string> payloads = {};  // of all ranks of the set, by rank; else empty
+  std::optional<std::uint32_t> slot = {};  // first sight: where it is published from now on
+  bool inlined = false;                    // ... with its bytes
 };
 
 struct Run {
@@ -60,6 +63,9 @@ struct Failure {
 };
 struct Evict {
   std::uint64_t id = 0;
+  // Of a unit with a slot: whose submission under way counts, as if made in full. That of the
+  // others does not; they make it again.
+  std::vector<int> taken = {};
 };
 struct JoinDone {
   std::uint32_t process_set = 0;

@@ -1,50 +1,74 @@
 #include "coordinator/fusion_planner.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 namespace kolo::internal {
 namespace {
 
-using FusionKey = std::tuple<std::uint32_t, DataType, ReduceOp, std::vector<int>>;
-
-struct Bin {
-  std::size_t cut = 0;
-  std::uint64_t bytes = 0;
-};
+bool fuse(const FusionItem& a, const FusionItem& b) {
+  static const std::vector<int> kNone;
+  const auto& absent_a = a.absent == nullptr ? kNone : *a.absent;
+  const auto& absent_b = b.absent == nullptr ? kNone : *b.absent;
+  return a.process_set == b.process_set && a.dtype == b.dtype && a.op == b.op &&
+         absent_a == absent_b;
+}
 
 }  // namespace
 
+FusionItem fusion_item(std::uint32_t process_set, const TensorSpec& spec) {
+  return {.bytes = spec.count * element_bytes(spec.dtype),
+          .fusible = spec.kind == OpKind::kAllreduce,
+          .process_set = process_set,
+          .dtype = spec.dtype,
+          .op = spec.op};
+}
+
+std::span<const std::uint32_t> FusionPlanner::assign(std::span<const FusionItem> items) {
+  cut_of_.clear();
+  open_.clear();
+  cuts_ = 0;
+  for (const FusionItem& item : items) {
+    const bool alone =
+        !item.fusible || item.bytes > std::min(options_.tensor_bytes, options_.threshold_bytes);
+    if (alone) {
+      cut_of_.push_back(cuts_++);
+      continue;
+    }
+    const auto bin = std::find_if(open_.begin(), open_.end(),
+                                  [&](const Bin& open) { return fuse(*open.like, item); });
+    if (bin != open_.end() && bin->bytes + item.bytes <= options_.threshold_bytes) {
+      bin->bytes += item.bytes;
+      cut_of_.push_back(bin->cut);
+      continue;
+    }
+    if (bin == open_.end()) {
+      open_.push_back({&item, cuts_, item.bytes});
+    } else {
+      *bin = {&item, cuts_, item.bytes};
+    }
+    cut_of_.push_back(cuts_++);
+  }
+  return cut_of_;
+}
+
 std::vector<std::vector<std::uint32_t>> plan_fusion(const std::vector<UnitOrder>& units,
                                                     const FusionOptions& options) {
-  std::vector<std::vector<std::uint32_t>> cuts;
-  std::map<FusionKey, Bin> open;
-  bool fused = false;
-  std::uint32_t place = 0;
+  std::vector<FusionItem> items;
   for (const UnitOrder& order : units) {
     for (const TensorSpec& spec : order.unit->tensors) {
-      const std::uint32_t here = place++;
-      const std::uint64_t bytes = spec.count * element_bytes(spec.dtype);
-      const bool alone = !order.payloads.empty() || spec.kind != OpKind::kAllreduce ||
-                         bytes > std::min(options.tensor_bytes, options.threshold_bytes);
-      if (alone) {
-        cuts.push_back({here});
-        continue;
-      }
-      const FusionKey key{order.unit->key.process_set, spec.dtype, spec.op, order.absent};
-      const auto it = open.find(key);
-      if (it != open.end() && it->second.bytes + bytes <= options.threshold_bytes) {
-        it->second.bytes += bytes;
-        cuts[it->second.cut].push_back(here);
-        fused = true;
-        continue;
-      }
-      open[key] = {cuts.size(), bytes};
-      cuts.push_back({here});
+      FusionItem item = fusion_item(order.unit->key.process_set, spec);
+      item.fusible = item.fusible && order.payloads.empty();
+      item.absent = &order.absent;
+      items.push_back(item);
     }
   }
-  if (!fused) cuts.clear();
+  FusionPlanner planner(options);
+  const auto cut_of = planner.assign(items);
+  if (planner.cuts() == items.size()) return {};
+  std::vector<std::vector<std::uint32_t>> cuts(planner.cuts());
+  for (std::uint32_t place = 0; place < cut_of.size(); ++place) {
+    cuts[cut_of[place]].push_back(place);
+  }
   return cuts;
 }
 

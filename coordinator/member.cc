@@ -90,7 +90,7 @@ void Member::publish(Pending& pending) {
   const auto known = id_of_.find(pending.unit->key);
   if (known != id_of_.end()) {
     const Known& cached = by_id_.at(known->second);
-    if (*cached.unit == *pending.unit) {
+    if (!cached.has_slot && *cached.unit == *pending.unit) {
       pending.unit = cached.unit;
       report_.toggles.push_back({known->second, !cached.ordered_parity});
       if (pending.payload) {
@@ -136,7 +136,7 @@ Nanos Member::next_deadline() const {
 
 Status Member::apply(const Item& item, std::optional<Plan>& plan, std::vector<Finished>& finished) {
   if (const auto* run = std::get_if<Run>(&item)) return apply_run(*run, plan);
-  if (const auto* evict = std::get_if<Evict>(&item)) return apply_evict(evict->id);
+  if (const auto* evict = std::get_if<Evict>(&item)) return apply_evict(*evict);
   if (const auto* failure = std::get_if<Failure>(&item)) {
     if (!topology_.has_set(failure->key.process_set)) return bad_order("an unknown process set");
     apply_failure(*failure, finished);
@@ -205,8 +205,15 @@ Status Member::learn(const UnitOrder& order, UnitPtr& unit) {
     std::uint64_t& newest = newest_id_[order.id & 1];
     if (order.id <= newest) return bad_order("a new unit with a used id");
     newest = order.id;
-    by_id_[order.id].unit = order.unit;
+    Known& fresh = by_id_[order.id];
+    fresh.unit = order.unit;
+    fresh.has_slot = order.slot.has_value();
     id_of_[order.unit->key] = order.id;
+    if (fresh.has_slot && topology_.has_set(order.unit->key.process_set) &&
+        topology_.in_set(order.unit->key.process_set, rank_)) {
+      if (slots_ == nullptr) return bad_order("a slot where there are none");
+      slots_->learned(order.id, *order.slot, order.inlined, order.unit);
+    }
   }
   const auto known = by_id_.find(order.id);
   if (known == by_id_.end()) return bad_order("a run of an unknown id");
@@ -242,13 +249,29 @@ void Member::apply_failure(const Failure& failure, std::vector<Finished>& finish
   finish_pending(failure.key);
 }
 
-Status Member::apply_evict(std::uint64_t id) {
-  const auto known = by_id_.find(id);
+Status Member::apply_evict(const Evict& evict) {
+  const auto known = by_id_.find(evict.id);
   if (known == by_id_.end()) return bad_order("an eviction of an unknown id");
-  const auto named = id_of_.find(known->second.unit->key);
-  if (named != id_of_.end() && named->second == id) id_of_.erase(named);
+  const UnitKey key = known->second.unit->key;
+  const bool had_slot = known->second.has_slot;
+  const auto named = id_of_.find(key);
+  if (named != id_of_.end() && named->second == evict.id) id_of_.erase(named);
   by_id_.erase(known);
+  if (!had_slot || slots_ == nullptr) return Status::ok();
+  auto under_way = slots_->forgotten(evict.id, key);
+  if (!under_way) return Status::ok();
+  if (pending_.contains(key)) return bad_order("an eviction of a unit that waits elsewhere");
+  Pending& pending = pending_[key];
+  pending.ticket = under_way->ticket;
+  pending.unit = std::move(under_way->unit);
+  pending.deadline = under_way->deadline;
+  if (!contains(evict.taken, rank_)) publish(pending);
   return Status::ok();
+}
+
+std::uint64_t Member::count_run(std::uint32_t process_set) {
+  if (!topology_.in_set(process_set, rank_) || closed_.contains(process_set)) return 0;
+  return ++runs_[process_set];
 }
 
 std::vector<Ticket> Member::give_up(const std::function<bool(std::uint32_t)>& concerned) {

@@ -13,11 +13,10 @@
 
 #include "base/clock.h"
 #include "coordinator/frame.h"
+#include "coordinator/slot_user.h"
 #include "coordinator/topology.h"
 
 namespace kolo::internal {
-
-using Ticket = std::uint64_t;  // names a local submission; 0: none
 
 // A unit of a plan as this rank sees it.
 struct PlannedUnit {
@@ -41,7 +40,9 @@ struct Finished {
 
 class Member {
  public:
-  Member(const Topology& topology, int rank) : topology_(topology), rank_(rank) {}
+  // `slots`: where this host has a slot board; outlives this.
+  Member(const Topology& topology, int rank, SlotUser* slots = nullptr)
+      : topology_(topology), rank_(rank), slots_(slots) {}
 
   // DUPLICATE_NAME while an earlier submission of the same name is under way.
   // A unit with `invalid` set is only told to the others; its ticket must be 0.
@@ -52,6 +53,8 @@ class Member {
   // Everything submitted so far goes out before the word that this rank has joined.
   void join(std::uint32_t process_set);
   void tick(Nanos now);  // publishes deadlines that have passed
+  // The time limit of a submission through a slot has passed.
+  void expire(const UnitKey& key) { report_.expired.push_back({key, rank_}); }
   [[nodiscard]] Nanos next_deadline() const;
 
   // One step of the host's ordered stream; sets `plan` if it is a run that concerns this rank.
@@ -64,6 +67,8 @@ class Member {
   // What there is to publish since the last call: facts, toggles, joins, expiries.
   [[nodiscard]] Frame take_report() { return std::exchange(report_, {}); }
   [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& runs() const { return runs_; }
+  // One more run of the set, which the host's log orders: its number, or 0 if it is not for us.
+  std::uint64_t count_run(std::uint32_t process_set);
   // Runs of this set are not for us any more: its members leave.
   void close_set(std::uint32_t process_set) { closed_.insert(process_set); }
 
@@ -85,6 +90,7 @@ class Member {
   struct Known {
     UnitPtr unit;
     bool ordered_parity = false;
+    bool has_slot = false;
   };
 
   void publish(Pending& pending);
@@ -93,11 +99,12 @@ class Member {
   Status apply_order(const UnitOrder& order, PlannedUnit& planned);
   Status learn(const UnitOrder& order, UnitPtr& unit);
   void apply_failure(const Failure& failure, std::vector<Finished>& finished);
-  Status apply_evict(std::uint64_t id);
+  Status apply_evict(const Evict& evict);
   void join_when_published(std::uint32_t process_set);
 
   const Topology& topology_;
   int rank_;
+  SlotUser* slots_;
   std::map<UnitKey, Pending> pending_;
   std::unordered_map<std::uint64_t, Known> by_id_;
   std::map<UnitKey, std::uint64_t> id_of_;

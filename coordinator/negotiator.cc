@@ -13,6 +13,12 @@ Nanos leader_patience(const SequencerOptions& options) {
   return limit == kNever ? kNever : limit / 4;
 }
 
+// How often the leader of a host looks for late ranks in the slots.
+Nanos look_interval(const SequencerOptions& options) {
+  const Nanos patience = leader_patience(options);
+  return patience == kNever ? kNever : patience / 2;
+}
+
 template <typename T>
 void append(std::vector<T>&& from, std::vector<T>& to) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -47,16 +53,21 @@ bool crosses_hosts(const Item& item, const Topology& topology) {
 }  // namespace
 
 Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
-                       const SequencerOptions& options)
+                       const SequencerOptions& options, const HostSlots& slots)
     : topology_(std::move(topology)),
       rank_(rank),
       leader_(topology_.leader_of(rank)),
       membership_(generation),
-      member_(topology_, rank) {
+      member_(topology_, rank, slots.user),
+      board_(slots.board) {
   if (leader_ == rank_) {
     leader_role_ =
         std::make_unique<Leader>(topology_, topology_.host_of(rank_), leader_patience(options));
-    host_sequencer_ = std::make_unique<Sequencer>(topology_, options, true);
+    if (board_ != nullptr) {
+      slot_leader_ = std::make_unique<SlotLeader>(topology_, topology_.host_of(rank_), *board_,
+                                                  options.fusion, look_interval(options));
+    }
+    host_sequencer_ = std::make_unique<Sequencer>(topology_, options, true, slot_leader_.get());
   }
   if (rank_ == Topology::kRoot) {
     root_sequencer_ = std::make_unique<Sequencer>(topology_, options, false);
@@ -174,7 +185,11 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
   }
   for (const Item& item : frame->items) {
     if (!membership_.broken().is_ok()) break;
-    KOLO_RETURN_IF_ERROR(leader_ == rank_ ? merge(item, true) : follow(item));
+    if (leader_ != rank_ && board_ != nullptr) {
+      held_.push_back(item);
+    } else {
+      KOLO_RETURN_IF_ERROR(leader_ == rank_ ? merge(item, true) : follow(item));
+    }
   }
   for (const Notice& notice : frame->notices) hear(notice, from);
   return Status::ok();
@@ -206,14 +221,14 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
   }
   for (const Joined& joined : report.joined) {
     if (topology_.is_host_only(joined.process_set)) {
-      host_sequencer_->add_joined(joined.process_set, from);
+      host_sequencer_->add_joined(joined.process_set, from, now);
     } else {
       leader_role_->add_joined(joined.process_set, from);
     }
   }
   for (const Expiry& expiry : report.expired) {
     if (topology_.is_host_only(expiry.key.process_set)) {
-      host_sequencer_->expire(expiry.key, from);
+      host_sequencer_->expire(expiry.key, from, now);
     } else {
       leader_role_->expire(expiry.key, from);
     }
@@ -238,9 +253,11 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
     KOLO_RETURN_IF_ERROR(root_sequencer_->add_host_toggle(host, toggle, now));
   }
   for (const Joined& joined : report.joined) {
-    root_sequencer_->add_joined(joined.process_set, joined.rank);
+    root_sequencer_->add_joined(joined.process_set, joined.rank, now);
   }
-  for (const Expiry& expiry : report.expired) root_sequencer_->expire(expiry.key, expiry.rank);
+  for (const Expiry& expiry : report.expired) {
+    root_sequencer_->expire(expiry.key, expiry.rank, now);
+  }
   return Status::ok();
 }
 
@@ -262,12 +279,51 @@ Status Negotiator::follow(const Item& item) {
 
 // A step of the root's or of our own sequencer: to the members of this host, and to ourselves.
 Status Negotiator::merge(const Item& item, bool from_root) {
-  KOLO_RETURN_IF_ERROR(follow(item));
+  if (board_ == nullptr) {
+    KOLO_RETURN_IF_ERROR(follow(item));
+  } else {
+    const auto* evict = std::get_if<Evict>(&item);
+    markers_.push_back(evict == nullptr ? 0 : evict->id);
+    held_.push_back(item);
+  }
   if (from_root) leader_role_->observe(item);
   for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
     if (rank != rank_) frame_to(rank).items.push_back(item);
   }
   return Status::ok();
+}
+
+void Negotiator::append_markers() {
+  while (!markers_.empty() && board_->log_room() > 0) {
+    board_->append({});
+    if (markers_.front() != 0) slot_leader_->closed_in_log(markers_.front());
+    markers_.pop_front();
+  }
+}
+
+bool Negotiator::order_slots(Nanos now) {
+  if (slot_leader_ == nullptr || !membership_.broken().is_ok()) return false;
+  bool moved = slot_leader_->collect(now);
+  append_markers();
+  if (markers_.empty()) moved = slot_leader_->order() || moved;
+  return board_->flush_log() || moved;
+}
+
+Negotiator::Step Negotiator::follow_log(LogEntry& entry) {
+  if (board_ == nullptr || !membership_.broken().is_ok()) return Step::kNone;
+  const auto next = board_->next_entry();
+  if (!next) return Step::kNone;
+  if (next->id != 0) {
+    board_->followed();
+    entry = *next;
+    return Step::kSlot;
+  }
+  if (held_.empty()) return Step::kNone;  // its frame is on the way
+  const Status status = follow(held_.front());
+  held_.pop_front();
+  board_->followed();
+  if (!status) fail(status);
+  return Step::kItem;
 }
 
 void Negotiator::hear(const Notice& notice, int from) {
@@ -353,7 +409,7 @@ bool Negotiator::route_once(Nanos now) {
     }
   }
   if (root_sequencer_) {
-    for (const Item& item : root_sequencer_->drain()) {
+    for (const Item& item : root_sequencer_->drain(now)) {
       moved = true;
       if (!membership_.broken().is_ok()) continue;
       for (const int rank : topology_.leaders()) {
@@ -363,7 +419,7 @@ bool Negotiator::route_once(Nanos now) {
     }
   }
   if (host_sequencer_) {
-    for (const Item& item : host_sequencer_->drain()) {
+    for (const Item& item : host_sequencer_->drain(now)) {
       moved = true;
       if (membership_.broken().is_ok()) KOLO_CHECK(merge(item, false).is_ok());
     }

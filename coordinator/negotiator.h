@@ -8,8 +8,13 @@
 //   member <--items--- leader <--items--- root        the ordered stream
 //
 // The leader merges the root's stream with its own host-only runs into the host's sequence.
+//
+// Where the ranks of the host share a slot board, that sequence is its log: known units stand in it
+// by slot, and everything else as "an item that comes by frame". Then nothing is followed before
+// the log says so: follow_log().
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +27,8 @@
 #include "coordinator/member.h"
 #include "coordinator/membership.h"
 #include "coordinator/sequencer.h"
+#include "coordinator/slot_board.h"
+#include "coordinator/slot_leader.h"
 #include "coordinator/topology.h"
 
 namespace kolo::internal {
@@ -57,10 +64,17 @@ struct Broken {
 };
 using Action = std::variant<SendFrame, Execute, Finish, Warn, JoinEnded, RankLeft, Broken>;
 
+// Where the ranks of a host share memory: its board, and this rank's use of it. Both outlive the
+// negotiator.
+struct HostSlots {
+  SlotBoard* board = nullptr;
+  SlotUser* user = nullptr;
+};
+
 class Negotiator {
  public:
-  Negotiator(Topology topology, int rank, std::uint64_t generation,
-             const SequencerOptions& options);
+  Negotiator(Topology topology, int rank, std::uint64_t generation, const SequencerOptions& options,
+             const HostSlots& slots = {});
   Negotiator(const Negotiator&) = delete;  // its roles refer to its topology
   Negotiator& operator=(const Negotiator&) = delete;
 
@@ -83,6 +97,22 @@ class Negotiator {
   // Says to every linked rank that this one is alive.
   void beat();
 
+  // The time limit of a submission through a slot has passed.
+  void expire_slot(const UnitKey& key) { member_.expire(key); }
+
+  // Orders what has been announced on the board. True if anything moved.
+  bool order_slots(Nanos now);
+  // One step of the host's log.
+  enum class Step {
+    kNone,  // nothing more now
+    kItem,  // an item was followed: its actions are to be drained before the next step
+    kSlot,  // `entry` is ordered here
+  };
+  Step follow_log(LogEntry& entry);
+  // Of ordered slots: the number of their fused operation among the runs of the process set; 0: not
+  // for this rank.
+  std::uint64_t count_run(std::uint32_t process_set) { return member_.count_run(process_set); }
+
   // What follows from all that: to be called after any of the above, until it returns nothing.
   [[nodiscard]] std::vector<Action> drain(Nanos now);
   // When tick() has something to do, at the latest.
@@ -102,17 +132,23 @@ class Negotiator {
   bool route_once(Nanos now);
   void flush_frames();
   Frame& frame_to(int rank);
+  void append_markers();
 
   Topology topology_;
   int rank_;
   int leader_;
   Membership membership_;
   Member member_;
+  SlotBoard* board_;
+  std::unique_ptr<SlotLeader> slot_leader_;    // on the leader of a host with a board
   std::unique_ptr<Leader> leader_role_;        // on the leader of a host
   std::unique_ptr<Sequencer> host_sequencer_;  // on the leader of a host
   std::unique_ptr<Sequencer> root_sequencer_;  // on the root
   std::map<int, Frame> outgoing_;              // by linked rank
   std::vector<Action> actions_;
+  std::deque<Item> held_;  // by frame; followed when the log says so
+  std::deque<std::uint64_t>
+      markers_;  // leader: items that the log has no room for; evicted id or 0
 };
 
 }  // namespace kolo::internal

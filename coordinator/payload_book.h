@@ -37,6 +37,14 @@ struct Payload {
   return bytes == (contributes ? spec.count * element_bytes(spec.dtype) : 0);
 }
 
+// Whether every rank's contribution is that small, so that it may travel with the word that it is
+// ready.
+[[nodiscard]] inline bool payload_may_travel(const Unit& unit) {
+  if (unit.group || unit.numbered) return false;
+  const TensorSpec& spec = unit.tensors.front();
+  return spec.count <= kPayloadBytesMax / element_bytes(spec.dtype);
+}
+
 class PayloadBook {
  public:
   // For the round of the id that is not ordered yet; heard again it changes nothing.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "coordinator/mismatch.h"
 
 namespace kolo::internal {
@@ -21,6 +22,7 @@ std::vector<int> Sequencer::expected_ranks(std::uint32_t process_set) const {
 }
 
 void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
+  if (const auto* cached = with_slot(unit->key)) close_slot(*cached, failures_, now);
   for (const int rank : ranks) add_one(rank, unit, 0, now);
   check_complete(unit->key);
 }
@@ -85,7 +87,12 @@ void Sequencer::check_complete(const UnitKey& key) {
   if (table_.set_ready(key)) ready_.push_back(key);
 }
 
-void Sequencer::add_joined(std::uint32_t process_set, int rank) {
+void Sequencer::add_joined(std::uint32_t process_set, int rank, Nanos now) {
+  if (slots_ != nullptr) {  // it will publish no more
+    for (const std::uint64_t id : slots_->ids_of_set(process_set)) {
+      close_slot(*cache_.find(slots_->unit_of(id)->key), failures_, now);
+    }
+  }
   auto& joined = joined_[process_set];
   joined.insert(rank);
   std::vector<UnitKey> keys;
@@ -105,7 +112,10 @@ void Sequencer::add_joined(std::uint32_t process_set, int rank) {
   }
 }
 
-void Sequencer::expire(const UnitKey& key, int rank) {
+void Sequencer::expire(const UnitKey& key, int rank, Nanos now) {
+  if (const auto* cached = with_slot(key); cached != nullptr && slots_->waits(cached->id, rank)) {
+    close_slot(*cached, failures_, now);
+  }
   const PendingUnit* pending = table_.find(key);
   if (pending != nullptr && !pending->ready && pending->has(rank)) {
     fail_late(key, "its time limit on " + ranks_text({rank}) + " has passed");
@@ -137,14 +147,21 @@ void Sequencer::tick(Nanos now) {
     waiting.push_back({pending.variants.front().unit, pending.first_seen,
                        pending.missing(expected_ranks(key.process_set))});
   }
+  if (slots_ != nullptr) {
+    for (LateUnit& late : slots_->late(now)) waiting.push_back(std::move(late));
+  }
   if (waiting.empty()) return;
   const StallDetector::Verdict verdict = stalls_.observe(waiting, now);
   if (!verdict.warning.empty()) warnings_.push_back(verdict.warning);
-  for (const UnitKey& key : verdict.expired) fail_late(key, "the stall limit has passed");
+  for (const UnitKey& key : verdict.expired) {
+    if (const auto* cached = with_slot(key)) close_slot(*cached, failures_, now);
+    const PendingUnit* pending = table_.find(key);
+    if (pending != nullptr && !pending->ready) fail_late(key, "the stall limit has passed");
+  }
 }
 
 Nanos Sequencer::next_deadline(Nanos now) const {
-  Nanos next = kNever;
+  Nanos next = slots_ == nullptr ? kNever : slots_->next_look();
   for (const auto& [key, pending] : table_.all()) {
     next = std::min(next, stalls_.next_look(pending.first_seen, now));
   }
@@ -168,6 +185,7 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
   UnitOrder unit_order{
       0, unit, false, pending.missing(topology_.ranks_of_set(unit->key.process_set)), {}};
   const ResponseCache::Cached* cached = cache_.find(unit->key);
+  KOLO_CHECK(with_slot(unit->key) == nullptr);  // a fact of it has closed the slot
   Status status = check_agreement(pending);
   if (status) status = check_absent(*unit, unit_order.absent);
   if (!status) {
@@ -180,11 +198,8 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     cached = nullptr;
   }
   if (cached == nullptr && cache_.enabled() && !unit->numbered) {
-    cached = &cache_.insert(unit);
-    toggles_.introduce(cached->id, unit);
-    unit_order.first_sight = true;
-  }
-  if (cached != nullptr) {
+    introduce(unit_order);
+  } else if (cached != nullptr) {
     auto payloads = payloads_.take(cached->id, topology_.ranks_of_set(unit->key.process_set));
     if (payloads && unit_order.absent.empty()) unit_order.payloads = *std::move(payloads);
     toggles_.ordered(cached->id, unit_order.absent);
@@ -195,20 +210,58 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
   run.units.push_back(std::move(unit_order));
 }
 
-void Sequencer::evict_over_capacity(std::vector<Item>& items) {
+void Sequencer::introduce(UnitOrder& order) {
+  const ResponseCache::Cached& cached = cache_.insert(order.unit);
+  order.id = cached.id;
+  order.first_sight = true;
+  const std::uint32_t set = order.unit->key.process_set;
+  if (slots_ != nullptr && joined_[set].empty()) {
+    const TensorSpec& spec = order.unit->tensors.front();
+    order.inlined = payload_may_travel(*order.unit) &&
+                    (spec.kind != OpKind::kAllreduce || options_.inline_allreduce);
+    order.slot = slots_->introduce(cached.id, order.unit, order.inlined);
+  }
+  if (order.slot) return;
+  toggles_.introduce(cached.id, order.unit);
+  toggles_.ordered(cached.id, order.absent);
+}
+
+// The unit's number, if it is ordered through a slot.
+const ResponseCache::Cached* Sequencer::with_slot(const UnitKey& key) const {
+  if (slots_ == nullptr) return nullptr;
+  const ResponseCache::Cached* cached = cache_.find(key);
+  return cached != nullptr && slots_->has(cached->id) ? cached : nullptr;
+}
+
+void Sequencer::close_slot(ResponseCache::Cached cached, std::vector<Item>& items, Nanos now) {
+  std::vector<int> taken = slots_->close(cached.id);
+  cache_.erase(cached.id);
+  for (const int rank : taken) add_one(rank, cached.unit, 0, now);
+  items.emplace_back(Evict{cached.id, std::move(taken)});
+  check_complete(cached.unit->key);
+}
+
+// Least recently ordered first; what has been used through its slot meanwhile gets another turn.
+void Sequencer::evict_over_capacity(std::vector<Item>& items, Nanos now) {
   while (const auto victim = cache_.victim()) {
-    evict(*victim, table_.find(victim->unit->key), items);
+    if (with_slot(victim->unit->key) == nullptr) {
+      evict(*victim, table_.find(victim->unit->key), items);
+    } else if (slots_->used_since(victim->id)) {
+      cache_.touch(victim->id);
+    } else {
+      close_slot(*victim, items, now);
+    }
   }
 }
 
-std::vector<Item> Sequencer::drain() {
+std::vector<Item> Sequencer::drain(Nanos now) {
   std::vector<Item> items = std::exchange(failures_, {});
   Run run;
   for (const UnitKey& key : std::exchange(ready_, {})) order(*table_.take(key), run, items);
   if (!run.units.empty()) {
     run.cuts = plan_fusion(run.units, options_.fusion);
     items.emplace_back(std::move(run));
-    evict_over_capacity(items);
+    evict_over_capacity(items, now);
   }
   for (const JoinDone& done : std::exchange(join_ends_, {})) items.emplace_back(done);
   return items;

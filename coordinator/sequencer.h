@@ -8,6 +8,10 @@
 //   2. A unit is ready when every rank of its process set has submitted it or has joined.
 //   3. Ready units are checked for agreement: the first disagreement fails the unit on all ranks.
 //   4. drain() plans all that became ready since the last drain, in the order it became ready.
+//
+// On a host whose ranks share a slot board, a cached unit gets a slot and is then ordered there,
+// without facts. When a fact of it comes all the same (another signature, a refusal, a time limit)
+// the slot is closed, and what was submitted through it counts as facts.
 #pragma once
 
 #include <deque>
@@ -19,6 +23,7 @@
 #include "coordinator/fusion_planner.h"
 #include "coordinator/readiness.h"
 #include "coordinator/response_cache.h"
+#include "coordinator/slot_leader.h"
 #include "coordinator/stall_detector.h"
 #include "coordinator/toggle_book.h"
 #include "coordinator/topology.h"
@@ -30,15 +35,19 @@ struct SequencerOptions {
   FusionOptions fusion;
   Nanos stall_warning = 30s;
   Nanos stall_abort = kNever;
+  bool inline_allreduce = true;  // small ones complete in their slots
 };
 
 class Sequencer {
  public:
-  Sequencer(const Topology& topology, const SequencerOptions& options, bool host_only)
+  // `slots`: on the leader of a host with a board; outlives this.
+  Sequencer(const Topology& topology, const SequencerOptions& options, bool host_only,
+            SlotLeader* slots = nullptr)
       : topology_(topology),
         options_(options),
         cache_(options.cache_capacity, host_only),
-        stalls_(options.stall_warning, options.stall_abort) {}
+        stalls_(options.stall_warning, options.stall_abort),
+        slots_(slots) {}
 
   void add(std::span<const int> ranks, const UnitPtr& unit, Nanos now);
   // INTERNAL when the id is unknown: the peer breaks the protocol.
@@ -49,15 +58,14 @@ class Sequencer {
   // INTERNAL when it does not fit its unit.
   Status add_payload(Payload payload);
   // After everything that `rank` has submitted before it joined.
-  void add_joined(std::uint32_t process_set, int rank);
+  void add_joined(std::uint32_t process_set, int rank, Nanos now);
   // The time limit of `rank`'s own submission has passed: fails it everywhere, unless ordered.
-  void expire(const UnitKey& key, int rank);
+  void expire(const UnitKey& key, int rank, Nanos now);
   void tick(Nanos now);
 
-  [[nodiscard]] std::vector<Item> drain();
+  [[nodiscard]] std::vector<Item> drain(Nanos now);
   [[nodiscard]] std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
   [[nodiscard]] Nanos next_deadline(Nanos now) const;
-  [[nodiscard]] std::size_t cached() const { return cache_.size(); }
 
  private:
   bool take_owed(int rank, const UnitKey& key);
@@ -66,8 +74,11 @@ class Sequencer {
   [[nodiscard]] std::vector<int> expected_ranks(std::uint32_t process_set) const;
   void order(PendingUnit pending, Run& run, std::vector<Item>& before);
   void fail_late(const UnitKey& key, const std::string& cause);
+  [[nodiscard]] const ResponseCache::Cached* with_slot(const UnitKey& key) const;
+  void close_slot(ResponseCache::Cached cached, std::vector<Item>& items, Nanos now);
+  void introduce(UnitOrder& order);
   void evict(ResponseCache::Cached cached, const PendingUnit* pending, std::vector<Item>& items);
-  void evict_over_capacity(std::vector<Item>& items);
+  void evict_over_capacity(std::vector<Item>& items, Nanos now);
 
   const Topology& topology_;
   SequencerOptions options_;
@@ -75,6 +86,7 @@ class Sequencer {
   ToggleBook toggles_;
   PayloadBook payloads_;
   StallDetector stalls_;
+  SlotLeader* slots_;
   ReadinessTable table_;
   std::vector<UnitKey> ready_;  // in the table still
   std::vector<Item> failures_;

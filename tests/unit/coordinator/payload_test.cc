@@ -46,7 +46,7 @@ class SequencerPayloads : public ::testing::Test {
  protected:
   SequencerPayloads() {
     sequencer_.add(kBoth, two_bytes("a"), 0ns);
-    EXPECT_EQ(run_of(sequencer_.drain()).units.at(0).id, 2u);
+    EXPECT_EQ(run_of(sequencer_.drain(Nanos(0))).units.at(0).id, 2u);
   }
   static RunItem run_of(const std::vector<Item>& items) {
     for (const Item& item : items) {
@@ -65,7 +65,7 @@ class SequencerPayloads : public ::testing::Test {
       const int self[] = {rank};
       EXPECT_TRUE(sequencer_.add_toggle(self, {2, parity}, 0ns).is_ok());
     }
-    return run_of(sequencer_.drain()).units.at(0).payloads;
+    return run_of(sequencer_.drain(Nanos(0))).units.at(0).payloads;
   }
 
   static constexpr int kBoth[] = {0, 1};
@@ -116,26 +116,26 @@ TEST_F(SequencerPayloads, OnlyTheRootOfABroadcastGivesBytes) {
   TensorSpec spec = spec_of("bc", {2}, DataType::kInt8, OpKind::kBroadcast);
   spec.root = 1;
   sequencer_.add(kBoth, share(single(spec)), 0ns);
-  EXPECT_EQ(run_of(sequencer_.drain()).units.at(0).id, 4u);
+  EXPECT_EQ(run_of(sequencer_.drain(Nanos(0))).units.at(0).id, 4u);
   EXPECT_FALSE(sequencer_.add_payload({4, false, 0, "no"}).is_ok());
   EXPECT_FALSE(sequencer_.add_payload({4, false, 1, ""}).is_ok());
   add({4, false, 0, ""});
   add({4, false, 1, "r1"});
   ASSERT_TRUE(sequencer_.add_toggle(kBoth, {4, false}, 0ns).is_ok());
-  EXPECT_THAT(run_of(sequencer_.drain()).units.at(0).payloads, ElementsAre("", "r1"));
+  EXPECT_THAT(run_of(sequencer_.drain(Nanos(0))).units.at(0).payloads, ElementsAre("", "r1"));
 }
 
 TEST_F(SequencerPayloads, AnEvictionForgetsThem) {
   const int zero[] = {0};
   add({2, false, 0, "a0"});
   ASSERT_TRUE(sequencer_.add_toggle(zero, {2, false}, 0ns).is_ok());
-  sequencer_.expire({0, "a"}, 0);
-  EXPECT_THAT(sequencer_.drain(), testing::SizeIs(2)) << "an eviction and a failure";
+  sequencer_.expire({0, "a"}, 0, Nanos(0));
+  EXPECT_THAT(sequencer_.drain(Nanos(0)), testing::SizeIs(2)) << "an eviction and a failure";
   add({2, false, 0, "a0"});
   const int one[] = {1};
   sequencer_.add(one, two_bytes("a"), 0ns);  // the late one, which fails
   sequencer_.add(kBoth, two_bytes("a"), 0ns);
-  const RunItem run = run_of(sequencer_.drain());
+  const RunItem run = run_of(sequencer_.drain(Nanos(0)));
   EXPECT_EQ(run.units.at(0).id, 4u);
   EXPECT_THAT(run.units.at(0).payloads, IsEmpty());
 }
@@ -143,22 +143,22 @@ TEST_F(SequencerPayloads, AnEvictionForgetsThem) {
 TEST_F(SequencerPayloads, AnAbsentRankIsTheOrdinaryRoad) {
   const int zero[] = {0};
   add({2, false, 1, "ol"});  // whose toggle never came
-  sequencer_.add_joined(0, 1);
+  sequencer_.add_joined(0, 1, Nanos(0));
   add({2, false, 0, "a0"});
   ASSERT_TRUE(sequencer_.add_toggle(zero, {2, false}, 0ns).is_ok());
-  const RunItem run = run_of(sequencer_.drain());
+  const RunItem run = run_of(sequencer_.drain(Nanos(0)));
   EXPECT_THAT(run.units.at(0).absent, ElementsAre(1));
   EXPECT_THAT(run.units.at(0).payloads, IsEmpty());
 }
 
 TEST_F(SequencerPayloads, AUnitWithPayloadsIsFusedWithNothing) {
   for (const char* name : {"b", "c"}) sequencer_.add(kBoth, two_bytes(name), 0ns);
-  EXPECT_EQ(run_of(sequencer_.drain()).cuts.size(), 1u);
+  EXPECT_EQ(run_of(sequencer_.drain(Nanos(0))).cuts.size(), 1u);
   for (int rank = 0; rank < 2; ++rank) add({2, false, rank, "xx"});
   for (const std::uint64_t id : {2, 4, 6}) {
     ASSERT_TRUE(sequencer_.add_toggle(kBoth, {id, false}, 0ns).is_ok());
   }
-  EXPECT_THAT(run_of(sequencer_.drain()).cuts, ElementsAre(ElementsAre(0u), ElementsAre(1u, 2u)));
+  EXPECT_THAT(run_of(sequencer_.drain(Nanos(0))).cuts, ElementsAre(ElementsAre(0u), ElementsAre(1u, 2u)));
 }
 
 // ---- members
