@@ -32,6 +32,16 @@ constexpr Range segment_of(Range slice, std::size_t segment_elements, std::size_
   return {.begin = slice.begin + begin, .count = std::min(segment_elements, slice.count - begin)};
 }
 
+// The part `index` of a tile: like balanced_slice, but cut between cache lines (the tile begins on
+// one), so that two ranks never write into the same line.
+constexpr Range line_slice(Range tile, std::size_t line_elements, std::size_t parts,
+                           std::size_t index) {
+  const Range lines = balanced_slice(segment_count(tile.count, line_elements), parts, index);
+  const std::size_t begin = std::min(lines.begin * line_elements, tile.count);
+  const std::size_t end = std::min(lines.end() * line_elements, tile.count);
+  return {.begin = tile.begin + begin, .count = end - begin};
+}
+
 // The ring of n ranks: in turn t (0 .. 2n-3) a rank sends one chunk to rank + 1 and receives one
 // from rank - 1. Turns 0 .. n-2 scatter partial sums, the others gather results. The sum of chunk c
 // starts at rank c and is complete at rank c - 1.

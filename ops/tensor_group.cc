@@ -9,7 +9,7 @@
 namespace kolo::internal {
 
 void TensorGroup::start(std::span<const Piece> pieces, DataType dtype, ReduceOp op,
-                        const ReductionOrder& order, Layout layout) {
+                        const ReductionOrder& order, Layout layout, Fusion fusion) {
   KOLO_CHECK(!pieces.empty());
   pieces_.assign(pieces.begin(), pieces.end());
   order_ = &order;
@@ -18,7 +18,10 @@ void TensorGroup::start(std::span<const Piece> pieces, DataType dtype, ReduceOp 
   shifted_.resize(static_cast<std::size_t>(order.size()));
   scratch_.reserve(reduce_scratch_bytes(order.stack_depth()));
   lay_out(layout, static_cast<std::size_t>(order.size()));
-  if (fused()) {
+  if (fused() && fusion == Fusion::kParts) {
+    input_ = nullptr;
+    output_ = nullptr;
+  } else if (fused()) {
     output_ = fusion_buffer_.reserve(elements_ * element_bytes_);
     input_ = output_;
   } else {
@@ -102,6 +105,23 @@ void TensorGroup::for_runs(Range range, const Fn& fn) const {
     fn(*run, Range{at, end - at});
     at = end;
   }
+}
+
+void TensorGroup::pack(Range range, std::byte* to) const {
+  for_runs(range, [&](const Run& run, Range part) {
+    const std::size_t element = run.piece_begin + (part.begin - run.begin);
+    std::memcpy(to + (part.begin - range.begin) * element_bytes_,
+                static_cast<const std::byte*>(pieces_[run.piece].input) + element * element_bytes_,
+                part.count * element_bytes_);
+  });
+}
+
+void TensorGroup::unpack(Range range, const std::byte* from) const {
+  for_runs(range, [&](const Run& run, Range part) {
+    const std::size_t element = run.piece_begin + (part.begin - run.begin);
+    std::memcpy(static_cast<std::byte*>(pieces_[run.piece].output) + element * element_bytes_,
+                from + (part.begin - range.begin) * element_bytes_, part.count * element_bytes_);
+  });
 }
 
 ReduceScale TensorGroup::scale_of(const Run& run) const {

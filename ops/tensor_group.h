@@ -1,7 +1,8 @@
 // TensorGroup: the tensors of one all-reduce seen as one line of elements.
 //
 // One piece lies in the caller's memory and is reduced there. Several are packed into the fusion
-// buffer, reduced in place there, and unpacked. Scales belong to pieces and are applied in the
+// buffer, reduced in place there, and unpacked; or they are packed and unpacked part by part, by
+// who has a place for the parts (Fusion::kParts). Scales belong to pieces and are applied in the
 // reduction itself, so bits do not depend on fusion.
 //
 // Two layouts of the line:
@@ -44,10 +45,11 @@ class Staging {
 class TensorGroup {
  public:
   enum class Layout { kWhole, kChunked };
+  enum class Fusion { kBuffer, kParts };
 
   // `order` and the pieces' memory must outlive the run.
   void start(std::span<const Piece> pieces, DataType dtype, ReduceOp op,
-             const ReductionOrder& order, Layout layout);
+             const ReductionOrder& order, Layout layout, Fusion fusion = Fusion::kBuffer);
 
   [[nodiscard]] std::size_t elements() const { return elements_; }
   [[nodiscard]] std::size_t element_size() const { return element_bytes_; }
@@ -56,7 +58,8 @@ class TensorGroup {
   [[nodiscard]] Range chunk(int index) const {  // kChunked only
     return chunks_[static_cast<std::size_t>(index)];
   }
-  // This rank's contribution and the place of the result; the same when in place or fused.
+  // This rank's contribution and the place of the result; the same when in place or fused. Not for
+  // a fused group without a buffer.
   [[nodiscard]] const std::byte* input(std::size_t element) const {
     return input_ + element * element_bytes_;
   }
@@ -70,6 +73,10 @@ class TensorGroup {
   // Copy a bounded part; true when nothing is left to copy. Nothing to do unless fused.
   bool pack_some() { return copy_some(true); }
   bool unpack_some() { return copy_some(false); }
+
+  // Copies a part of the line from the pieces' inputs, or to their outputs.
+  void pack(Range range, std::byte* to) const;
+  void unpack(Range range, const std::byte* from) const;
 
   // `range` in the canonical order: inputs[rank] holds that rank's contribution to it.
   void reduce(Range range, std::span<const std::byte* const> inputs, std::byte* output);

@@ -1,6 +1,7 @@
 // The in-memory road under the conformance suites: plain, and with stalls and short moves.
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/loss_suite.h"
 #include "transport/inproc/inproc_channel.h"
 
 namespace kolo::internal {
@@ -28,7 +29,11 @@ Road faulty() {
 
 INSTANTIATE_TEST_SUITE_P(Inproc, ChannelSuite, testing::Values(plain(), faulty()),
                          [](const auto& test) { return test.param.name; });
-INSTANTIATE_TEST_SUITE_P(Inproc, CollectivesSuite, testing::Values(plain(), faulty()),
+INSTANTIATE_TEST_SUITE_P(Inproc, CollectivesSuite,
+                         testing::Values(over_channels(plain()), over_channels(faulty())),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inproc, LossSuite,
+                         testing::Values(over_channels(plain()), over_channels(faulty())),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Collectives over TCP on loopback. (The TCP channel by itself: tests/conformance/tcp.)
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/loss_suite.h"
 #include "tests/unit/transport/loopback.h"
 
 namespace kolo::internal {
@@ -20,8 +21,11 @@ Mesh make_mesh(int size, std::uint64_t) {
   return mesh;
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, CollectivesSuite,
-                         testing::Values(Road{"Loopback", make_mesh, /*sampled=*/true}),
+CollectiveRoad loopback() { return over_channels(Road{"Loopback", make_mesh, /*sampled=*/true}); }
+
+INSTANTIATE_TEST_SUITE_P(Tcp, CollectivesSuite, testing::Values(loopback()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tcp, LossSuite, testing::Values(loopback()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

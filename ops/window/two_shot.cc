@@ -1,0 +1,112 @@
+#include "ops/window/two_shot.h"
+
+#include "base/check.h"
+
+namespace kolo::internal {
+
+void WindowTwoShot::start(WindowLane& lane, const ReductionOrder& order,
+                          std::span<const Piece> pieces, DataType dtype, ReduceOp op,
+                          const WindowLane::Places& places) {
+  group_.start(pieces, dtype, op, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
+  tile_elements_ = WindowLane::kTileBytes / group_.element_size();
+  tiles_ = segment_count(group_.elements(), tile_elements_);
+  begin(lane, tiles_);
+  KOLO_CHECK(order.size() == size());
+  places_ = places;
+  of_peers_.resize(static_cast<std::size_t>(size()));
+  inputs_.resize(static_cast<std::size_t>(size()));
+  met_ = 0;
+  read_arenas_ = false;
+  packed_ = places.input ? tiles_ : 0;
+  taken_ = 0;
+  pulled_ = 0;
+}
+
+Range WindowTwoShot::tile_range(std::uint64_t tile) const {
+  return segment_of({0, group_.elements()}, tile_elements_, static_cast<std::size_t>(tile));
+}
+
+Range WindowTwoShot::share(std::uint64_t tile, int owner) const {
+  return line_slice(tile_range(tile), kCacheLineBytes / group_.element_size(), of_peers_.size(),
+                    static_cast<std::size_t>(owner));
+}
+
+std::size_t WindowTwoShot::offset_in(std::uint64_t tile, Range range) const {
+  return (range.begin - tile_range(tile).begin) * group_.element_size();
+}
+
+// Whether all have entered; learns what they have posted.
+bool WindowTwoShot::meet() {
+  for (; met_ < size() && lane().entered(met_); ++met_) {
+    const WindowLane::Places places = lane().places(met_);
+    of_peers_[static_cast<std::size_t>(met_)] = places;
+    read_arenas_ = read_arenas_ || (met_ != rank() && (places.input || places.output));
+  }
+  return met_ == size();
+}
+
+bool WindowTwoShot::tile_is_here(int peer, std::uint64_t tile) {
+  return of_peers_[static_cast<std::size_t>(peer)].input.has_value() ||
+         lane().reached(WindowLane::kPacked, peer, number(tile) + 1);
+}
+
+bool WindowTwoShot::take() {
+  if (taken_ == tiles_ || taken_ == packed_) return false;
+  if (!places_.output && !lane().free(WindowLane::kPulled, number(taken_))) return false;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!tile_is_here(peer, taken_)) return false;
+  }
+  const Range range = share(taken_, rank());
+  const std::size_t offset = offset_in(taken_, range);
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& place = of_peers_[static_cast<std::size_t>(peer)].input;
+    inputs_[static_cast<std::size_t>(peer)] =
+        place ? memory(peer, *place) + range.begin * group_.element_size()
+              : lane().tile(peer, number(taken_)) + offset;
+  }
+  if (places_.output) {
+    group_.reduce(range, inputs_, group_.output(range.begin));
+  } else {
+    std::byte* result = lane().result(number(taken_)) + offset;
+    group_.reduce(range, inputs_, result);
+    unpack(group_, range, result);
+  }
+  lane().publish(WindowLane::kTaken, number(++taken_));
+  return true;
+}
+
+bool WindowTwoShot::pull() {
+  if (pulled_ == taken_ || !lane().all_reached(WindowLane::kTaken, number(pulled_) + 1)) {
+    return false;
+  }
+  for (int i = 1; i < size(); ++i) {  // each rank begins with another
+    const int peer = (rank() + i) % size();
+    const Range range = share(pulled_, peer);
+    const auto& place = of_peers_[static_cast<std::size_t>(peer)].output;
+    unpack(group_, range,
+           place ? memory(peer, *place) + range.begin * group_.element_size()
+                 : lane().result(peer, number(pulled_)) + offset_in(pulled_, range));
+  }
+  lane().publish(WindowLane::kPulled, number(++pulled_));
+  return true;
+}
+
+bool WindowTwoShot::pack_tile() {
+  if (packed_ == tiles_ || !lane().free(WindowLane::kTaken, number(packed_))) return false;
+  pack(group_, tile_range(packed_), lane().tile(number(packed_)));
+  lane().publish(WindowLane::kPacked, number(++packed_));
+  return true;
+}
+
+bool WindowTwoShot::step() {
+  const bool moved = (meet() && (take() || pull())) || pack_tile();
+  const bool read_by_others = places_.input || places_.output;
+  if (pulled_ == tiles_ &&
+      (!read_by_others || lane().all_reached(WindowLane::kPulled, number(tiles_))) &&
+      (!read_arenas_ || nobody_gave_up())) {
+    complete();
+  }
+  return moved;
+}
+
+}  // namespace kolo::internal
