@@ -205,7 +205,7 @@ struct Family {
 constexpr Family kForeignFamilies[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MVAPICH's launcher"},
-    {"PMI_RANK", "PMI_SIZE", "an MPI launcher (PMI)"},
+    {"PMI_RANK", "PMI_SIZE", "an MPI launcher without PMI_FD"},
     // The step's own number: SLURM_NTASKS is also set in a batch script, which is one process.
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm's srun"},
 };
@@ -276,10 +276,26 @@ Status Config::load_variable(std::string_view key, const std::string& name) {
   return Status::ok();
 }
 
-// torchrun's variables, when kolo's own do not say who this rank is.
+// MPICH's mpiexec and its like: PMI_FD is the way to the launcher, where the ranks can meet
+// (transport/pmi). A meeting place of the user's own is left to rank 0, as without a launcher.
+Status Config::load_pmi_family() {
+  KOLO_RETURN_IF_ERROR(load_variable("rank", "PMI_RANK"));
+  KOLO_RETURN_IF_ERROR(load_variable("size", "PMI_SIZE"));
+  if (is_set("rendezvous")) return Status::ok();
+  auto place = checked(*find_row("rendezvous"), "pmi:" + std::string(variable("PMI_FD")),
+                       "the environment variable PMI_FD");
+  if (!place) return place.status();
+  environment_["rendezvous"] = *std::move(place);
+  if (!is_set("launcher")) environment_["launcher"] = "pmi";
+  return Status::ok();
+}
+
+// Another launcher's variables, when kolo's own do not say who this rank is; torchrun's first.
 Status Config::load_launcher_family() {
   if (variable("RANK") == nullptr && variable("WORLD_SIZE") == nullptr) {
-    return check_foreign_families();
+    const bool has_pmi = variable("PMI_RANK") != nullptr && variable("PMI_SIZE") != nullptr &&
+                         variable("PMI_FD") != nullptr;
+    return has_pmi ? load_pmi_family() : check_foreign_families();
   }
   for (const char* name : {"RANK", "WORLD_SIZE"}) {
     if (variable(name) != nullptr) continue;

@@ -48,6 +48,7 @@ class Config {
  private:
   Status load_variable(std::string_view key, const std::string& name);
   Status load_launcher_family();
+  Status load_pmi_family();
   [[nodiscard]] Status check_family() const;
 
   std::map<std::string, std::string, std::less<>> set_;

@@ -224,6 +224,29 @@ TEST_F(OptionsTest, HalfOfTorchrunsFamilyIsAnError) {
   EXPECT_THAT(load().text(), HasSubstr("environment variable RANK"));
 }
 
+TEST_F(OptionsTest, AnMpiLaunchersFamilyGivesRankSizeAndMeetingPlace) {
+  put("PMI_RANK", "3");
+  put("PMI_SIZE", "4");
+  put("PMI_FD", "6");
+  ASSERT_TRUE(load().is_ok());
+  EXPECT_EQ(config_.integer("rank"), 3);
+  EXPECT_EQ(config_.integer("size"), 4);
+  EXPECT_EQ(config_.text("rendezvous"), "pmi:6");
+  EXPECT_EQ(config_.text("launcher"), "pmi");
+  put("KOLO_RENDEZVOUS", "host:5");  // of the user's own: then rank 0 serves it
+  ASSERT_TRUE(load().is_ok());
+  EXPECT_EQ(config_.text("rendezvous"), "host:5");
+  EXPECT_FALSE(config_.is_set("launcher"));
+  clearenv();
+  put("PMI_RANK", "3");
+  put("PMI_SIZE", "4");
+  put("PMI_FD", "six");
+  EXPECT_THAT(load().text(), HasSubstr("PMI_FD"));
+  put("PMI_FD", "6");
+  put("PMI_SIZE", "3");
+  EXPECT_THAT(load().text(), HasSubstr("must be less than size"));
+}
+
 TEST_F(OptionsTest, AnotherLaunchersRanksAreNeverAJobOfOne) {
   const char* families[][2] = {{"PMI_RANK", "PMI_SIZE"},
                                {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
