@@ -20,17 +20,10 @@ constexpr std::uint32_t kMagic = 0x4d4f4c4b;  // "KLOM"
 constexpr std::size_t kMaxDescriptors = 2;
 constexpr std::size_t kControlBytes = CMSG_SPACE(kMaxDescriptors * sizeof(int));
 
-// The name is a hash: places may be long, and say nothing to others.
 struct LocalAddress {
   explicit LocalAddress(const std::string& place) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
+    const std::string name = local_name(place);
     address.sun_family = AF_UNIX;
-    std::string name = "kolo-";
-    const Digest digest = sha256(place);
-    for (const std::byte byte : std::span(digest).first<20>()) {
-      name += kDigits[std::to_integer<std::size_t>(byte >> 4)];
-      name += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
-    }
     // A zero byte first makes it abstract.
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -83,6 +76,18 @@ Result<UniqueFd> open_local_socket() {
                           std::strerror(errno) + "; raise the limit of open files (ulimit -n)");
   }
   return socket;
+}
+
+// A hash: places may be long, and say nothing to others.
+std::string local_name(const std::string& place) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const Digest digest = sha256(place);
+  std::string name = "kolo-";
+  for (const std::byte byte : std::span(digest).first<20>()) {
+    name += kDigits[std::to_integer<std::size_t>(byte >> 4)];
+    name += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
+  }
+  return name;
 }
 
 Status listen_locally(int socket, const std::string& place) {

@@ -46,6 +46,8 @@ struct Received {
 
 // A socket, and what becomes of it. Statuses: RESOURCE.
 [[nodiscard]] Result<UniqueFd> open_local_socket();
+// The abstract name that stands for a place, as /proc/net/unix shows it behind an "@".
+[[nodiscard]] std::string local_name(const std::string& place);
 Status listen_locally(int socket, const std::string& place);
 // 0, or the errno of connect().
 [[nodiscard]] int connect_locally(int socket, const std::string& place);
