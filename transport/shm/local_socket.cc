@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 
@@ -163,11 +164,13 @@ Result<Received> receive_note(int socket, Nanos deadline) {
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   ssize_t bytes = -1;
+  bool was_reset = false;
   while (bytes < 0) {
     header.msg_control = control.data();
     header.msg_controllen = control.size();
     bytes = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     if (bytes >= 0 || errno == EINTR) continue;
+    if (errno == ECONNRESET && !std::exchange(was_reset, true)) continue;  // its last words follow
     if (errno != EAGAIN) return gone();
     if (!wait_for(socket, POLLIN, deadline)) return late();
   }

@@ -86,10 +86,12 @@ class Leader final : public ShmMeeting {
     UniqueFd socket;
     Handshake handshake;
     Nanos deadline;
+    bool introduced = false;  // has sent what fits this job
   };
 
   void gather();
-  void accept_all();
+  void accept_some();
+  void make_room();
   bool advance(Stranger& stranger);  // false: done with it
   void hear_share(int rank);
   void hand_out();
@@ -160,7 +162,7 @@ void Leader::gather() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (watched[at + rank].revents != 0) hear_share(static_cast<int>(rank));
     }
-    if (watched[0].revents != 0) accept_all();
+    if (watched[0].revents != 0) accept_some();
     if (!complete() && (now >= deadline_ || now >= last_arrival_ + options_.quiet)) {
       return give_up_waiting();
     }
@@ -176,8 +178,9 @@ void Leader::give_up_waiting() {
                  " did not come to share memory; are they in another network namespace?"));
 }
 
-void Leader::accept_all() {
-  while (true) {
+// Not all at once: those who are here already must get on.
+void Leader::accept_some() {
+  for (int i = 0; i < 64; ++i) {
     UniqueFd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.is_open()) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -190,12 +193,23 @@ void Leader::accept_all() {
       }
       return;
     }
-    if (strangers_.size() >= kMaxStrangers) strangers_.pop_front();
-    Handshake handshake = Handshake::acceptor(
-        options_.identity.job, options_.identity.secret, options_.identity.protocol,
-        [this](const HandshakeClaim& claim) { return admit(claim); }, random_digest());
-    strangers_.push_back({std::move(socket), std::move(handshake), local_now() + kProofLimit});
+    Stranger stranger{
+        std::move(socket),
+        Handshake::acceptor(
+            options_.identity.job, options_.identity.secret, options_.identity.protocol,
+            [this](const HandshakeClaim& claim) { return admit(claim); }, random_digest()),
+        local_now() + kProofLimit};
+    if (!advance(stranger)) continue;
+    if (strangers_.size() >= kMaxStrangers) make_room();
+    strangers_.push_back(std::move(stranger));
   }
+}
+
+// The oldest goes, but rather one who has said nothing.
+void Leader::make_room() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& stranger) { return !stranger.introduced; });
+  strangers_.erase(silent != strangers_.end() ? silent : strangers_.begin());
 }
 
 Refusal Leader::admit(const HandshakeClaim& claim) const {
@@ -211,6 +225,7 @@ bool Leader::advance(Stranger& stranger) {
   Status status;
   const Heard heard = hear(stranger.socket.get(), stranger.handshake, status);
   if (heard == Heard::kEnd || !status) return false;
+  if (heard == Heard::kPacket) stranger.introduced = true;
   if (!stranger.handshake.done()) return true;
   if (!peer_has_our_user(stranger.socket.get())) fail(other_user());
   ranks_[static_cast<std::size_t>(stranger.handshake.peer().from)].socket =
@@ -306,6 +321,8 @@ class Follower final : public ShmMeeting {
   UniqueFd socket_;
 };
 
+Status from_leader(const Status& why) { return {why.code(), rank_text(0) + ": " + why.text()}; }
+
 Status Follower::find_leader() {
   Nanos pause = 1ms;
   while (true) {
@@ -334,9 +351,10 @@ Status Follower::connect() {
           "rank 0 in another network namespace?");
     }
     std::this_thread::sleep_for(pause);
-    pause = std::min<Nanos>(2 * pause, 20ms);
+    // A full queue wants no longer pauses, which would let strangers in before.
+    if (error == ECONNREFUSED) pause = std::min<Nanos>(2 * pause, 20ms);
   }
-  return peer_has_our_user(socket_.get()) ? Status::ok() : other_user();
+  return Status::ok();
 }
 
 std::optional<Status> Follower::prove() {
@@ -357,6 +375,7 @@ std::optional<Status> Follower::prove() {
 
 Result<std::vector<Share>> Follower::exchange(Result<Share> own) {
   if (Status found = find_leader(); !found) return own ? found : own.status();
+  if (!peer_has_our_user(socket_.get())) own = other_user();
   Note note = make_note(NoteKind::kSegment, options_.rank, own.status());
   note.size = options_.size;
   note.bytes = options_.bytes;
@@ -365,15 +384,15 @@ Result<std::vector<Share>> Follower::exchange(Result<Share> own) {
     note.nonce = own->nonce;
     descriptors = {own->memory.get(), own->bell.get()};
   }
-  KOLO_RETURN_IF_ERROR(send_note(socket_.get(), note,
-                                 own ? std::span<const int>(descriptors) : std::span<const int>(),
-                                 deadline_));
+  // If the leader has given up, its verdict is there to be read.
+  (void)send_note(socket_.get(), note,
+                  own ? std::span<const int>(descriptors) : std::span<const int>(), deadline_);
   std::vector<Share> shares(static_cast<std::size_t>(options_.size));
   for (int i = 1; i < options_.size; ++i) {
     Result<Received> received = receive_note(socket_.get(), deadline_);
     // Descriptors that do not fit here are for agree() to tell; the notes behind it come anyway.
     if (!received && received.status().code() == StatusCode::kResource) continue;
-    if (!received) return received.status();
+    if (!received) return from_leader(received.status());
     const Note& peer = received->note;
     if (peer.kind == NoteKind::kVerdict) return status_of(peer);
     if (peer.kind != NoteKind::kPeer || peer.rank < 0 || peer.rank >= options_.size) {
@@ -386,10 +405,9 @@ Result<std::vector<Share>> Follower::exchange(Result<Share> own) {
 }
 
 Status Follower::agree(const Status& own) {
-  KOLO_RETURN_IF_ERROR(
-      send_note(socket_.get(), make_note(NoteKind::kMapped, options_.rank, own), {}, deadline_));
+  (void)send_note(socket_.get(), make_note(NoteKind::kMapped, options_.rank, own), {}, deadline_);
   const Result<Received> received = receive_note(socket_.get(), deadline_);
-  return received ? status_of(received->note) : received.status();
+  return received ? status_of(received->note) : from_leader(received.status());
 }
 
 }  // namespace
