@@ -73,7 +73,8 @@ class Window {
   // A descriptor to watch edge-triggered for reading: others ring it. Nobody needs to read it.
   [[nodiscard]] virtual int bell() const = 0;
 
-  // A rank of the window whose process has died, or -1. A few loads: fit for a waiting loop.
+  // A rank of the window whose process has died, or -1. A few loads: fit for a waiting loop. Who
+  // sleeps on bell() is woken by a death. Destroying a window is none.
   [[nodiscard]] virtual int lost() const = 0;
 
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
