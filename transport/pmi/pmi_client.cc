@@ -43,7 +43,7 @@ void say_farewell(int, void* argument) {
   ::close(farewell->fd);  // so that nobody says it twice
 }
 
-Status promise_farewell(int fd) {
+Result<Farewell> farewell_at(int fd) {
   struct stat now {};
   if (::fstat(fd, &now) != 0 || !S_ISSOCK(now.st_mode)) {
     return invalid_argument("PMI_FD=" + std::to_string(fd) +
@@ -51,10 +51,7 @@ Status promise_farewell(int fd) {
                             "MPI_Finalize has closed it" +
                             kCure);
   }
-  auto farewell = std::make_unique<Farewell>(Farewell{::getpid(), fd, now.st_dev, now.st_ino});
-  if (::on_exit(say_farewell, farewell.get()) != 0) return resource_error("out of memory");
-  static_cast<void>(farewell.release());  // the handler's
-  return Status::ok();
+  return Farewell{::getpid(), fd, now.st_dev, now.st_ino};
 }
 
 int remaining_ms(Nanos deadline) {
@@ -68,7 +65,7 @@ int remaining_ms(Nanos deadline) {
 
 Result<PmiClient> PmiClient::greet(int fd, Nanos limit) {
   PmiClient client(fd, SteadyClock().now() + limit);
-  KOLO_RETURN_IF_ERROR(promise_farewell(fd));
+  if (auto is_socket = farewell_at(fd); !is_socket) return is_socket.status();
   auto hello = client.ask("cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init");
   if (!hello) return hello.status();
   if (hello->find("pmi_version").value_or("") != "1" || !hello->is_success()) {
@@ -119,6 +116,15 @@ Status PmiClient::barrier() {
   if (!line) return line.status();
   return line->is_success() ? Status::ok()
                             : resource_error("the launcher's barrier failed" + std::string(kCure));
+}
+
+Status PmiClient::promise_farewell() {
+  auto found = farewell_at(fd_);
+  if (!found) return found.status();
+  auto farewell = std::make_unique<Farewell>(*found);
+  if (::on_exit(say_farewell, farewell.get()) != 0) return resource_error("out of memory");
+  static_cast<void>(farewell.release());  // the handler's
+  return Status::ok();
 }
 
 Result<PmiLine> PmiClient::ask(const std::string& request, std::string_view answer) {

@@ -20,8 +20,8 @@ namespace kolo::internal {
 class PmiClient {
  public:
   // Greets the launcher at `fd`, which stays open when this object goes. From the first word on the
-  // launcher expects a farewell, or it ends the job when this process ends: it is said at the
-  // process's exit, unless MPI has said it by then. `limit`: for everything here together.
+  // launcher expects a farewell, or it ends the job when this process ends. `limit`: for everything
+  // here together.
   // Errors: INVALID_ARGUMENT (no launcher there), TIMED_OUT, RESOURCE (it hung up).
   static Result<PmiClient> greet(int fd, Nanos limit);
 
@@ -30,6 +30,10 @@ class PmiClient {
   Status put(std::string_view key, std::string_view value);
   // Blocks until all ranks of the job are here; what they have put can then be got.
   Status barrier();
+  // Says farewell at the process's exit, unless MPI has said it by then. Once per process: an exit
+  // runs what was asked for last first, and MPI_Finalize, if kolo's module has to call it, needs the
+  // launcher.
+  Status promise_farewell();
 
  private:
   PmiClient(int fd, Nanos deadline) : fd_(fd), deadline_(deadline) {}

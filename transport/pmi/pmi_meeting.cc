@@ -99,8 +99,8 @@ Status find_place(PmiClient& pmi, int rank, int size, PmiPlace& place) {
   return Status::ok();
 }
 
-// Rank 0: opens the meeting and makes it known; where that fails, that is made known.
-Status open_meeting(PmiClient& pmi, int size, Nanos limit, PmiPlace& place) {
+// Rank 0: opens the meeting and makes it known; where that fails, that is made known. Its number.
+Result<int> open_meeting(PmiClient& pmi, int size, Nanos limit, PmiPlace& place) {
   auto meeting = next_meeting(pmi);
   if (!meeting) return meeting.status();
   const Digest id = random_digest();
@@ -115,11 +115,13 @@ Status open_meeting(PmiClient& pmi, int size, Nanos limit, PmiPlace& place) {
   }
   place.server = *std::move(server);
   place.endpoint = place.server->endpoint();
-  return pmi.put(key_of(*meeting),
-                 place.identity.job + "," + place.identity.secret + "," + place.endpoint);
+  KOLO_RETURN_IF_ERROR(pmi.put(
+      key_of(*meeting), place.identity.job + "," + place.identity.secret + "," + place.endpoint));
+  return *meeting;
 }
 
-Status read_meeting(PmiClient& pmi, PmiPlace& place) {
+// The others, when it is open.
+Result<int> read_meeting(PmiClient& pmi, PmiPlace& place) {
   auto next = next_meeting(pmi);
   if (!next) return next.status();
   auto value = pmi.get(key_of(*next - 1));
@@ -138,7 +140,7 @@ Status read_meeting(PmiClient& pmi, PmiPlace& place) {
   place.identity.job = text.substr(0, first);
   place.identity.secret = text.substr(first + 1, second - first - 1);
   place.endpoint = text.substr(second + 1);
-  return Status::ok();
+  return *next - 1;
 }
 
 }  // namespace
@@ -160,9 +162,12 @@ Result<PmiPlace> meet_by_pmi(int fd, int rank, int size, std::vector<std::string
   PmiPlace place;
   KOLO_RETURN_IF_ERROR(find_place(*pmi, rank, size, place));
   KOLO_RETURN_IF_ERROR(choose_addresses(place, std::move(addresses)));
-  if (rank == 0) KOLO_RETURN_IF_ERROR(open_meeting(*pmi, size, limit, place));
+  Result<int> meeting = rank == 0 ? open_meeting(*pmi, size, limit, place) : Result<int>(0);
+  if (!meeting) return meeting.status();
   KOLO_RETURN_IF_ERROR(pmi->barrier());
-  if (rank != 0) KOLO_RETURN_IF_ERROR(read_meeting(*pmi, place));
+  if (rank != 0) meeting = read_meeting(*pmi, place);
+  if (!meeting) return meeting.status();
+  if (*meeting == 0) KOLO_RETURN_IF_ERROR(pmi->promise_farewell());
   return place;
 }
 
