@@ -58,6 +58,7 @@ void ChannelOperation::fail(Status status) {
   for (Channel* channel : communicator_.channels) {
     if (channel != nullptr) channel->cancel();
   }
+  abandoned();
   failure_ = std::move(status);
 }
 

@@ -37,7 +37,8 @@ struct ReduceCall {
   std::size_t step_count = 0;
   int stack_depth = 0;
   const std::byte* const* inputs = nullptr;  // by rank; those of absent ranks are not read
-  std::byte* output = nullptr;               // may be one of the inputs
+  const unsigned char* partials = nullptr;   // combine only: whether inputs[i] is a partial
+  std::byte* output = nullptr;               // may be one of the inputs, unless they are partials
   std::size_t count = 0;
   ReduceScale scale;
   std::byte* scratch = nullptr;  // reduce_scratch_bytes(stack_depth)
@@ -49,6 +50,10 @@ struct ReduceKernel {
   // A partial of one contribution has the same bytes as the input (given prescale 1).
   bool lift_is_copy = false;
   void (*reduce)(const ReduceCall& call) = nullptr;
+  // The same up to the finish: output is a partial.
+  void (*reduce_partial)(const ReduceCall& call) = nullptr;
+  // The rest: inputs are partials, or tensors where a partial would hold one contribution.
+  void (*combine)(const ReduceCall& call) = nullptr;
   // partial = load(input)
   void (*lift)(const std::byte* input, std::byte* partial, std::size_t count,
                const ReduceScale& scale) = nullptr;

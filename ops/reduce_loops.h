@@ -241,12 +241,17 @@ void narrow_block(const std::byte* in, std::byte* out, std::size_t count) {
   }
 }
 
+// Which part of a reduction is done: all of it, or that before or after the partials.
+enum class Part { kWhole, kToPartial, kFromPartials };
+
 // One block of up to T::kBlock elements of a reduction: runs the steps over a stack of blocks.
-template <DataType D, ReduceOp O>
+template <DataType D, ReduceOp O, Part P>
 class BlockReducer {
  public:
   using T = Traits<D, O>;
-  using Leaf = std::conditional_t<T::kHalf, PartialSource<T>, TensorSource<T>>;
+  // Leaves that are converted before they are combined.
+  static constexpr bool kLifted = T::kHalf || (T::kWide && P == Part::kFromPartials);
+  using Leaf = std::conditional_t<kLifted, PartialSource<T>, TensorSource<T>>;
 
   explicit BlockReducer(const ReduceCall& call) : call_(call), by_(make_finish<T>(call.scale)) {}
 
@@ -298,16 +303,29 @@ class BlockReducer {
     }
   }
 
-  // A leaf of the current block; halves are first widened into one of four blocks behind the stack.
+  // A leaf of the current block; what is to be lifted goes to one of four blocks behind the stack.
   Leaf leaf(int rank, std::size_t place) {
-    const std::byte* in = call_.inputs[rank] + first_ * sizeof(typename T::Storage);
-    if constexpr (T::kHalf) {
+    const bool partial = P == Part::kFromPartials && call_.partials[rank] != 0;
+    const std::size_t bytes = partial ? sizeof(typename T::Acc) : sizeof(typename T::Storage);
+    const std::byte* in = call_.inputs[rank] + first_ * bytes;
+    if constexpr (kLifted) {
+      if (partial) return {in};
       std::byte* block =
           call_.scratch + (static_cast<std::size_t>(call_.stack_depth) + place) * kReduceBlockBytes;
-      widen_block<D>(in, static_cast<float>(call_.scale.prescale), block, count_);
+      lift_block(in, block);
       return {block};
     } else {
-      return {in, static_cast<typename T::Acc>(call_.scale.prescale)};
+      return {in,
+              partial ? typename T::Acc{1} : static_cast<typename T::Acc>(call_.scale.prescale)};
+    }
+  }
+
+  void lift_block(const std::byte* in, std::byte* block) {
+    if constexpr (T::kHalf) {
+      widen_block<D>(in, static_cast<float>(call_.scale.prescale), block, count_);
+    } else {
+      const TensorSource<T> source{in, typename T::Acc{1}};
+      write_block<T, O, false>(block, count_, by_, [=](std::size_t i) { return source.at(i); });
     }
   }
 
@@ -315,14 +333,16 @@ class BlockReducer {
   void write(std::byte* top, const Value& value) {
     if constexpr (!kFinal) {
       write_block<T, O, false>(top, count_, by_, value);
-      return;
-    }
-    std::byte* out = call_.output + first_ * sizeof(typename T::Storage);
-    if constexpr (T::kHalf) {
-      write_block<T, O, true>(top, count_, by_, value);
-      narrow_block<D>(top, out, count_);
+    } else if constexpr (P == Part::kToPartial) {
+      write_block<T, O, false>(call_.output + first_ * sizeof(typename T::Acc), count_, by_, value);
     } else {
-      write_block<T, O, true>(out, count_, by_, value);
+      std::byte* out = call_.output + first_ * sizeof(typename T::Storage);
+      if constexpr (T::kHalf) {
+        write_block<T, O, true>(top, count_, by_, value);
+        narrow_block<D>(top, out, count_);
+      } else {
+        write_block<T, O, true>(out, count_, by_, value);
+      }
     }
   }
 
@@ -332,10 +352,10 @@ class BlockReducer {
   std::size_t count_ = 0;
 };
 
-template <DataType D, ReduceOp O>
+template <DataType D, ReduceOp O, Part P>
 void reduce(const ReduceCall& call) {
   using T = Traits<D, O>;
-  BlockReducer<D, O> reducer(call);
+  BlockReducer<D, O, P> reducer(call);
   for (std::size_t first = 0; first < call.count; first += T::kBlock) {
     const std::size_t left = call.count - first;
     reducer.run(first, left < T::kBlock ? left : T::kBlock);
@@ -396,7 +416,9 @@ constexpr ReduceKernel kernel() {
   using T = Traits<D, O>;
   return {.accumulator_bytes = sizeof(typename T::Acc),
           .lift_is_copy = !T::kHalf && !T::kWide,
-          .reduce = reduce<D, O>,
+          .reduce = reduce<D, O, Part::kWhole>,
+          .reduce_partial = reduce<D, O, Part::kToPartial>,
+          .combine = reduce<D, O, Part::kFromPartials>,
           .lift = lift<D, O>,
           .fold = fold<D, O>,
           .fold_finish = fold_finish<D, O>};

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "base/check.h"
+#include "ops/host_map.h"
 
 namespace kolo::internal {
 namespace {
@@ -33,26 +34,15 @@ bool is_push(Kind kind) {
 
 ReductionOrder::ReductionOrder(std::span<const int> host_index)
     : size_(static_cast<int>(host_index.size())), contributors_(size_) {
-  KOLO_CHECK(!host_index.empty());
-  std::vector<int> hosts;               // in the order of their first ranks
-  std::vector<std::vector<int>> ranks;  // of each host
-  for (int rank = 0; rank < size_; ++rank) {
-    const int host = host_index[static_cast<std::size_t>(rank)];
-    const auto place = std::find(hosts.begin(), hosts.end(), host);
-    const auto index = static_cast<std::size_t>(place - hosts.begin());
-    if (place == hosts.end()) {
-      hosts.push_back(host);
-      ranks.emplace_back();
-    }
-    ranks[index].push_back(rank);
-  }
+  const HostMap map(host_index);
   emit_tree(
-      0, hosts.size(),
+      0, static_cast<std::size_t>(map.hosts()),
       [&](std::size_t host) {
+        const std::span<const int> ranks = map.ranks(static_cast<int>(host));
         return emit_tree(
-            0, ranks[host].size(),
+            0, ranks.size(),
             [&](std::size_t i) {
-              plain_.push_back({.kind = Kind::kLeaf, .a = ranks[host][i]});
+              plain_.push_back({.kind = Kind::kLeaf, .a = ranks[i]});
               return true;
             },
             plain_);

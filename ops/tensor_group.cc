@@ -13,6 +13,8 @@ void TensorGroup::start(std::span<const Piece> pieces, DataType dtype, ReduceOp 
   KOLO_CHECK(!pieces.empty());
   pieces_.assign(pieces.begin(), pieces.end());
   order_ = &order;
+  hosts_ = nullptr;
+  contributors_ = order.contributors();
   kernel_ = &reduce_kernel(dtype, op);
   element_bytes_ = element_bytes(dtype);
   shifted_.resize(static_cast<std::size_t>(order.size()));
@@ -126,9 +128,17 @@ void TensorGroup::unpack(Range range, const std::byte* from) const {
 
 ReduceScale TensorGroup::scale_of(const Run& run) const {
   const Piece& piece = pieces_[run.piece];
-  return {.prescale = piece.prescale,
-          .postscale = piece.postscale,
-          .contributors = order_->contributors()};
+  return {.prescale = piece.prescale, .postscale = piece.postscale, .contributors = contributors_};
+}
+
+ReduceCall TensorGroup::call_of(const ReductionOrder& order, const Run& run, Range part) const {
+  return {.steps = order.steps().data(),
+          .step_count = order.steps().size(),
+          .stack_depth = order.stack_depth(),
+          .inputs = shifted_.data(),
+          .count = part.count,
+          .scale = scale_of(run),
+          .scratch = scratch_.get()};
 }
 
 void TensorGroup::reduce_run(const Run& run, Range part, Range range,
@@ -137,15 +147,44 @@ void TensorGroup::reduce_run(const Run& run, Range part, Range range,
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     shifted_[r] = inputs[r] != nullptr ? inputs[r] + offset : nullptr;
   }
-  const ReduceCall call{.steps = order_->steps().data(),
-                        .step_count = order_->steps().size(),
-                        .stack_depth = order_->stack_depth(),
-                        .inputs = shifted_.data(),
-                        .output = output,
-                        .count = part.count,
-                        .scale = scale_of(run),
-                        .scratch = scratch_.reserve(0)};
+  ReduceCall call = call_of(*order_, run, part);
+  call.output = output;
   kernel_->reduce(call);
+}
+
+void TensorGroup::compose(const ReductionOrder& hosts, int contributors) {
+  hosts_ = &hosts;
+  contributors_ = contributors;
+  shifted_.resize(static_cast<std::size_t>(std::max(order_->size(), hosts.size())));
+  scratch_.reserve(reduce_scratch_bytes(std::max(order_->stack_depth(), hosts.stack_depth())));
+}
+
+void TensorGroup::reduce_partial(Range range, std::span<const std::byte* const> inputs,
+                                 std::byte* partial) {
+  for_runs(range, [&](const Run& run, Range part) {
+    const std::size_t first = part.begin - range.begin;
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      shifted_[r] = inputs[r] != nullptr ? inputs[r] + first * element_bytes_ : nullptr;
+    }
+    ReduceCall call = call_of(*order_, run, part);
+    call.output = partial + first * kernel_->accumulator_bytes;
+    kernel_->reduce_partial(call);
+  });
+}
+
+void TensorGroup::combine(Range range, std::span<const std::byte* const> inputs,
+                          std::span<const unsigned char> partials, std::byte* output) {
+  for_runs(range, [&](const Run& run, Range part) {
+    const std::size_t first = part.begin - range.begin;
+    for (std::size_t h = 0; h < inputs.size(); ++h) {
+      shifted_[h] =
+          inputs[h] + first * (partials[h] != 0 ? kernel_->accumulator_bytes : element_bytes_);
+    }
+    ReduceCall call = call_of(*hosts_, run, part);
+    call.partials = partials.data();
+    call.output = output + first * element_bytes_;
+    kernel_->combine(call);
+  });
 }
 
 void TensorGroup::reduce(Range range, std::span<const std::byte* const> inputs, std::byte* output) {

@@ -36,6 +36,7 @@ class Staging {
     }
     return memory_.get();
   }
+  [[nodiscard]] std::byte* get() const { return memory_.get(); }
 
  private:
   AlignedBytes memory_;
@@ -83,6 +84,15 @@ class TensorGroup {
   // The same, straight into the callers' outputs: no unpacking afterwards.
   void reduce_to_pieces(Range range, std::span<const std::byte* const> inputs);
 
+  // The two halves of reduce(), for hosts that reduce by themselves first. The order given to
+  // start() is then that of one host's ranks; `hosts` that of the hosts, and it must outlive the
+  // run; `contributors` are those of all hosts.
+  void compose(const ReductionOrder& hosts, int contributors);
+  void reduce_partial(Range range, std::span<const std::byte* const> inputs, std::byte* partial);
+  // inputs[host]: a partial, or a lone contribution where `partials[host]` is 0.
+  void combine(Range range, std::span<const std::byte* const> inputs,
+               std::span<const unsigned char> partials, std::byte* output);
+
   // Steps of the ring on this rank's own contribution to `range`.
   void lift(Range range, std::byte* partial);
   void fold(Range range, std::byte* partial);
@@ -104,6 +114,7 @@ class TensorGroup {
   template <typename Fn>
   void for_runs(Range range, const Fn& fn) const;
   [[nodiscard]] ReduceScale scale_of(const Run& run) const;
+  [[nodiscard]] ReduceCall call_of(const ReductionOrder& order, const Run& run, Range part) const;
   void reduce_run(const Run& run, Range part, Range range, std::span<const std::byte* const> inputs,
                   std::byte* output);
 
@@ -112,6 +123,8 @@ class TensorGroup {
   std::vector<Range> chunks_;  // of the line
   std::vector<const std::byte*> shifted_;
   const ReductionOrder* order_ = nullptr;
+  const ReductionOrder* hosts_ = nullptr;
+  int contributors_ = 1;
   const ReduceKernel* kernel_ = nullptr;
   std::size_t element_bytes_ = 0;
   std::size_t elements_ = 0;

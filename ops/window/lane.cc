@@ -1,6 +1,7 @@
 #include "ops/window/lane.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -156,8 +157,31 @@ void WindowLane::give_up() {
   window_.own_word<std::uint64_t>(word_offset(kWords)).exchange(1);
 }
 
-bool WindowLane::given_up(int peer) const {
-  return window_.word<std::uint64_t>(peer, word_offset(kWords)).load() != 0;
+bool WindowLane::nobody_gave_up() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (window_.word<std::uint64_t>(peer, word_offset(kWords)).load() != 0) return false;
+  }
+  return true;
+}
+
+void WindowLane::pack(const TensorGroup& group, Range range, std::byte* to) {
+  group.pack(range, to);
+  counters_.bytes_packed += range.count * group.element_size();
+}
+
+void WindowLane::unpack(const TensorGroup& group, Range range, const std::byte* from) {
+  group.unpack(range, from);
+  counters_.bytes_unpacked += range.count * group.element_size();
+}
+
+void WindowLane::pack(const std::byte* from, std::size_t bytes, std::byte* to) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  counters_.bytes_packed += bytes;
+}
+
+void WindowLane::unpack(const std::byte* from, std::size_t bytes, std::byte* to) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  counters_.bytes_unpacked += bytes;
 }
 
 }  // namespace kolo::internal

@@ -27,6 +27,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/tensor_group.h"
 #include "transport/window.h"
 
 namespace kolo::internal {
@@ -90,14 +91,18 @@ class WindowLane {
   // Wakes the others if something has been published since the last time.
   void ring();
 
-  // No operation runs on this lane any more. The others can see it, and must not trust what they
-  // have read of this rank's own memory if they see it afterwards.
+  // No operation of this rank runs on the lane any more. It may change its tensors while they are
+  // read where they lie: whoever has read such memory must find nobody_gave_up() afterwards.
   void give_up();
   [[nodiscard]] bool given_up() const { return given_up_; }
-  [[nodiscard]] bool given_up(int peer) const;
+  [[nodiscard]] bool nobody_gave_up() const;
 
+  // The only places where bytes are copied into shared memory and out of it; counted.
+  void pack(const TensorGroup& group, Range range, std::byte* to);
+  void unpack(const TensorGroup& group, Range range, const std::byte* from);
+  void pack(const std::byte* from, std::size_t bytes, std::byte* to);
+  void unpack(const std::byte* from, std::size_t bytes, std::byte* to);
   [[nodiscard]] const Counters& counters() const { return counters_; }
-  Counters& count() { return counters_; }
 
  private:
   static constexpr std::size_t kWords = 3;

@@ -14,7 +14,7 @@ void WindowOneshot::start(WindowLane& lane, const ReductionOrder& order,
 
 WindowLane::Places WindowOneshot::enter() {
   const std::size_t bytes = group_.elements() * group_.element_size();
-  pack(group_, {0, group_.elements()}, lane().staging(bytes));
+  lane().pack(group_, {0, group_.elements()}, lane().staging(bytes));
   return {};
 }
 

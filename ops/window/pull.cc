@@ -35,8 +35,8 @@ std::byte* WindowPull::output_of(int source) const {
 WindowLane::Places WindowPull::enter() {
   if (!is_source(rank())) return {};
   if (!small_) return {.input = arena_place_, .output = {}};
-  pack(input_, bytes_, lane().staging(bytes_));
-  if (input_ != output_of(rank())) unpack(input_, bytes_, output_of(rank()));
+  lane().pack(input_, bytes_, lane().staging(bytes_));
+  if (input_ != output_of(rank())) lane().unpack(input_, bytes_, output_of(rank()));
   return {};
 }
 
@@ -46,7 +46,7 @@ bool WindowPull::step_small() {
     const int source = (rank() + next_) % size();
     if (!is_source(source)) continue;
     if (!lane().entered(source)) return moved;
-    unpack(lane().staging(source, bytes_), bytes_, output_of(source));
+    lane().unpack(lane().staging(source, bytes_), bytes_, output_of(source));
     moved = true;
   }
   complete();
@@ -64,8 +64,9 @@ bool WindowPull::pull_next() {
     const auto place = lane().places(source).input;
     if (!place && !lane().reached(WindowLane::kPacked, source, number(pulled_) + 1)) return false;
     read_arenas_ = read_arenas_ || place;
-    unpack(place ? memory(source, *place) + range.begin : lane().tile(source, number(pulled_)),
-           range.count, output_of(source) + range.begin);
+    lane().unpack(
+        place ? memory(source, *place) + range.begin : lane().tile(source, number(pulled_)),
+        range.count, output_of(source) + range.begin);
     ++next_;
   }
   if (next_ < size()) return true;
@@ -79,7 +80,7 @@ bool WindowPull::pull_next() {
 bool WindowPull::pack_tile() {
   if (packed_ == tiles_ || !lane().free(WindowLane::kTaken, number(packed_))) return false;
   const Range range = tile_range(packed_);
-  pack(input_ + range.begin, range.count, lane().tile(number(packed_)));
+  lane().pack(input_ + range.begin, range.count, lane().tile(number(packed_)));
   lane().publish(WindowLane::kPacked, number(++packed_));
   return true;
 }
@@ -87,7 +88,7 @@ bool WindowPull::pack_tile() {
 bool WindowPull::keep_own() {
   if (kept_ == tiles_) return false;
   const Range range = tile_range(kept_++);
-  unpack(input_ + range.begin, range.count, output_of(rank()) + range.begin);
+  lane().unpack(input_ + range.begin, range.count, output_of(rank()) + range.begin);
   return true;
 }
 
@@ -100,7 +101,7 @@ bool WindowPull::step() {
   if (small_) return step_small();
   const bool moved = pack_tile() || pull_next() || keep_own();
   if (packed_ == tiles_ && kept_ == tiles_ && pulled_ == tiles_ && nobody_reads_here() &&
-      (!read_arenas_ || nobody_gave_up())) {
+      (!read_arenas_ || lane().nobody_gave_up())) {
     complete();
   }
   return moved;

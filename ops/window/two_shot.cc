@@ -69,7 +69,7 @@ bool WindowTwoShot::take() {
   } else {
     std::byte* result = lane().result(number(taken_)) + offset;
     group_.reduce(range, inputs_, result);
-    unpack(group_, range, result);
+    lane().unpack(group_, range, result);
   }
   lane().publish(WindowLane::kTaken, number(++taken_));
   return true;
@@ -83,9 +83,9 @@ bool WindowTwoShot::pull() {
     const int peer = (rank() + i) % size();
     const Range range = share(pulled_, peer);
     const auto& place = of_peers_[static_cast<std::size_t>(peer)].output;
-    unpack(group_, range,
-           place ? memory(peer, *place) + range.begin * group_.element_size()
-                 : lane().result(peer, number(pulled_)) + offset_in(pulled_, range));
+    lane().unpack(group_, range,
+                  place ? memory(peer, *place) + range.begin * group_.element_size()
+                        : lane().result(peer, number(pulled_)) + offset_in(pulled_, range));
   }
   lane().publish(WindowLane::kPulled, number(++pulled_));
   return true;
@@ -93,7 +93,7 @@ bool WindowTwoShot::pull() {
 
 bool WindowTwoShot::pack_tile() {
   if (packed_ == tiles_ || !lane().free(WindowLane::kTaken, number(packed_))) return false;
-  pack(group_, tile_range(packed_), lane().tile(number(packed_)));
+  lane().pack(group_, tile_range(packed_), lane().tile(number(packed_)));
   lane().publish(WindowLane::kPacked, number(++packed_));
   return true;
 }
@@ -103,7 +103,7 @@ bool WindowTwoShot::step() {
   const bool read_by_others = places_.input || places_.output;
   if (pulled_ == tiles_ &&
       (!read_by_others || lane().all_reached(WindowLane::kPulled, number(tiles_))) &&
-      (!read_arenas_ || nobody_gave_up())) {
+      (!read_arenas_ || lane().nobody_gave_up())) {
     complete();
   }
   return moved;

@@ -1,6 +1,5 @@
 #include "ops/window/window_operation.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -41,33 +40,6 @@ void WindowOperation::fail(Status status) {
 
 void WindowOperation::cancel() {
   if (!done_ && failure_.is_ok()) fail(aborted("the operation was cancelled"));
-}
-
-bool WindowOperation::nobody_gave_up() const {
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank() && lane_->given_up(peer)) return false;
-  }
-  return true;
-}
-
-void WindowOperation::pack(const TensorGroup& group, Range range, std::byte* to) {
-  group.pack(range, to);
-  lane_->count().bytes_packed += range.count * group.element_size();
-}
-
-void WindowOperation::unpack(const TensorGroup& group, Range range, const std::byte* from) {
-  group.unpack(range, from);
-  lane_->count().bytes_unpacked += range.count * group.element_size();
-}
-
-void WindowOperation::pack(const std::byte* from, std::size_t bytes, std::byte* to) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  lane_->count().bytes_packed += bytes;
-}
-
-void WindowOperation::unpack(const std::byte* from, std::size_t bytes, std::byte* to) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  lane_->count().bytes_unpacked += bytes;
 }
 
 }  // namespace kolo::internal

@@ -41,16 +41,6 @@ class WindowOperation : public Operation {
     return lane_->window().of(peer) + place;
   }
 
-  // A rank that gives up may change its tensors while they are read where they lie: whoever has
-  // read such memory must find this true afterwards.
-  [[nodiscard]] bool nobody_gave_up() const;
-
-  // The only places where bytes are copied; counted.
-  void pack(const TensorGroup& group, Range range, std::byte* to);
-  void unpack(const TensorGroup& group, Range range, const std::byte* from);
-  void pack(const std::byte* from, std::size_t bytes, std::byte* to);
-  void unpack(const std::byte* from, std::size_t bytes, std::byte* to);
-
  private:
   WindowLane* lane_ = nullptr;
   std::uint64_t first_tile_ = 0;

@@ -1,7 +1,6 @@
 #include "ops/window/window_operations.h"
 
 #include <new>
-#include <optional>
 
 #include "ops/window/oneshot.h"
 #include "ops/window/pull.h"
@@ -108,7 +107,9 @@ Operation& WindowOperations::start_broadcast(int root, const void* input, void* 
 Operation& WindowOperations::start_barrier() { return members_->start(members_->barrier); }
 
 WindowLane& WindowOperations::lane() { return members_->lane; }
-const Arena* WindowOperations::arena() const { return members_->arena; }
+std::optional<std::size_t> WindowOperations::place(const void* memory, std::size_t bytes) const {
+  return members_->place(memory, bytes);
+}
 const WindowLane::Counters& WindowOperations::counters() const { return members_->lane.counters(); }
 
 }  // namespace kolo::internal

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/types.h"
@@ -39,7 +40,8 @@ class WindowOperations {
   Operation& start_barrier();
 
   [[nodiscard]] WindowLane& lane();
-  [[nodiscard]] const Arena* arena() const;
+  // Where in the segment a tensor of that many bytes lies, if it is worth telling.
+  [[nodiscard]] std::optional<std::size_t> place(const void* memory, std::size_t bytes) const;
   // Bytes copied into and out of shared memory by this rank.
   [[nodiscard]] const WindowLane::Counters& counters() const;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <span>
 #include <string>
@@ -67,6 +68,8 @@ struct CollectiveRoad {
   bool sampled = false;  // a slow road: of the many small cases a random part
   bool threads = false;  // a thread for every rank
 };
+
+inline void PrintTo(const CollectiveRoad& road, std::ostream* out) { *out << road.name; }
 
 inline std::vector<int> one_host(int n) { return std::vector<int>(static_cast<std::size_t>(n), 0); }
 

@@ -1,0 +1,168 @@
+#include "ops/hosts/staged.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+
+namespace kolo::internal {
+
+void StagedOperation::begin(const Communicator& communicator, const HostsView& view,
+                            WindowOperations& local) {
+  KOLO_CHECK(done_ || !failure_.is_ok());
+  communicator_ = communicator;
+  view_ = view;
+  local_ = &local;
+  current_ = nullptr;
+  stage_ = 0;
+  failure_ = Status::ok();
+  done_ = false;
+}
+
+Result<Progress> StagedOperation::advance() {
+  if (!failure_.is_ok()) return failure_;
+  if (done_) return Progress::kDone;
+  if (current_ == nullptr) {
+    try {
+      current_ = next(stage_++);
+    } catch (const std::bad_alloc&) {
+      fail(resource_error("no memory for a stage of a collective; free some"));
+      return failure_;
+    }
+  }
+  if (current_ == nullptr) {
+    done_ = true;
+    return Progress::kDone;
+  }
+  const Result<Progress> progress = current_->advance();
+  if (!progress) {
+    fail(progress.status());
+    return failure_;
+  }
+  if (*progress != Progress::kDone) return progress;
+  current_ = nullptr;
+  return Progress::kMoved;
+}
+
+void StagedOperation::fail(Status status) {
+  failure_ = std::move(status);
+  if (current_ != nullptr) current_->cancel();
+  for (Channel* channel : communicator_.channels) {
+    if (channel != nullptr) channel->cancel();
+  }
+  if (local_ != nullptr) local_->lane().give_up();
+}
+
+void StagedOperation::cancel() {
+  if (!done_ && failure_.is_ok()) fail(aborted("the operation was cancelled"));
+}
+
+template <typename RankOf>
+Communicator StagedOperation::across(const RankOf& rank_of) {
+  channels_.clear();
+  for (int h = 0; h < map().hosts(); ++h) {
+    channels_.push_back(communicator_.channels[static_cast<std::size_t>(rank_of(h))]);
+  }
+  return {.rank = host(),
+          .size = map().hosts(),
+          .channels = channels_,
+          .order = nullptr,
+          .sequence = communicator_.sequence};
+}
+
+void HostsBroadcast::start(const Communicator& communicator, const HostsView& view,
+                           WindowOperations& local, int root, const void* input, void* output,
+                           std::size_t bytes) {
+  begin(communicator, view, local);
+  root_ = root;
+  input_ = input;
+  output_ = output;
+  bytes_ = bytes;
+}
+
+Operation* HostsBroadcast::next(int stage) {
+  const auto delegate = [&](int h) { return map().owner(h, map().local(root_)); };
+  const int mine = delegate(host());
+  if (stage == 0 && communicator().rank == mine) {
+    broadcast_.start(across(delegate), map().host(root_), input_, output_, bytes_);
+    return &broadcast_;
+  }
+  if (stage > 1 || (stage == 1 && communicator().rank != mine)) return nullptr;
+  return &local().start_broadcast(map().local(mine), output_, output_, bytes_);
+}
+
+Operation* HostsBarrier::next(int stage) {
+  const auto first = [&](int h) { return map().ranks(h).front(); };
+  const bool crosses = communicator().rank == first(host());
+  if (stage == 1 && crosses) {
+    barrier_.start(across(first));
+    return &barrier_;
+  }
+  return stage < (crosses ? 3 : 2) ? &local().start_barrier() : nullptr;
+}
+
+void HostsAllgather::start(const Communicator& communicator, const HostsView& view,
+                           WindowOperations& local, const void* input, void* output,
+                           std::size_t bytes) {
+  begin(communicator, view, local);
+  input_ = input;
+  output_ = static_cast<std::byte*>(output);
+  bytes_ = bytes;
+  runs_.clear();
+  for (int h = 0; h < map().hosts(); ++h) {
+    if (h == host()) continue;
+    const int keeper = map().local(map().owner(host(), h));
+    const std::size_t before = runs_.size();
+    for (int rank : map().ranks(h)) {
+      if (runs_.size() == before || runs_.back().first + runs_.back().count != rank) {
+        runs_.push_back({.first = rank, .count = 0, .keeper = keeper});
+      }
+      ++runs_.back().count;
+    }
+  }
+}
+
+Operation* HostsAllgather::next(int stage) {
+  if (stage == 0) {
+    return &local().start_allgather(input_, output_, bytes_, map().ranks(host()));
+  }
+  if (stage == 1) {
+    exchange_.start(communicator(), map(), output_, bytes_);
+    return &exchange_;
+  }
+  const auto next = static_cast<std::size_t>(stage - 2);
+  if (next == runs_.size()) return nullptr;
+  const Run& run = runs_[next];
+  std::byte* part = output_ + static_cast<std::size_t>(run.first) * bytes_;
+  return &local().start_broadcast(run.keeper, part, part,
+                                  static_cast<std::size_t>(run.count) * bytes_);
+}
+
+void HostsAllgather::Exchange::start(const Communicator& of, const HostMap& map, std::byte* output,
+                                     std::size_t bytes) {
+  begin(of);
+  const int host = map.host(rank());
+  const auto ours = map.ranks(host);
+  const auto part = [&](int of_rank) { return output + static_cast<std::size_t>(of_rank) * bytes; };
+  transfers_.assign(2 * static_cast<std::size_t>(size()) * ours.size(), Transfer{.done = true});
+  std::size_t used = 0;
+  for (int h = 0; h < map.hosts(); ++h) {
+    if (h == host || map.owner(host, h) != rank()) continue;
+    const int peer = map.owner(h, host);
+    for (int theirs : map.ranks(h)) {
+      post_receive(peer, transfers_[used++], 0, static_cast<std::size_t>(theirs), part(theirs),
+                   bytes);
+    }
+    for (int own : ours) {
+      post_send(peer, transfers_[used++], 0, static_cast<std::size_t>(own), part(own), bytes);
+    }
+  }
+}
+
+bool HostsAllgather::Exchange::step() {
+  if (std::all_of(transfers_.begin(), transfers_.end(), [](auto& t) { return t.done; })) complete();
+  return false;
+}
+
+}  // namespace kolo::internal
