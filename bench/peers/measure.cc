@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/common/statistics.h"
+
 namespace kolo::bench {
 namespace {
 
@@ -82,13 +84,6 @@ double batch_us(System& system, std::vector<float>& data, int calls) {
   const Microseconds taken = Clock::now() - start;
   check(data, system.size(), calls);
   return taken.count() / calls;
-}
-
-// The value below which the given share of the values lies.
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto last = static_cast<double>(values.size() - 1);
-  return values[static_cast<std::size_t>(std::lround(share * last))];
 }
 
 Json measure_size(const Work& work, System& system, std::size_t bytes) {
@@ -190,11 +185,6 @@ Work::Mode parse_mode(const std::string& text) {
 }
 
 }  // namespace
-
-void die(const std::string& why) {
-  std::cerr << "error: " << why << std::endl;
-  std::_Exit(1);  // no destructors: the library may be in the middle of anything
-}
 
 Work parse_work(int argc, char** argv) {
   Work work;

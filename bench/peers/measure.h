@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common/text.h"
 #include "bench/peers/system.h"
 
 namespace kolo::bench {
@@ -30,7 +31,5 @@ struct Work {
 Work parse_work(int argc, char** argv);
 
 void run(const Work& work, System& system);
-
-[[noreturn]] void die(const std::string& why);
 
 }  // namespace kolo::bench

@@ -1,8 +1,10 @@
 #include "bench/peers/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <ostream>
+
+#include "bench/common/statistics.h"
+#include "bench/common/text.h"
 
 namespace kolo::bench {
 namespace {
@@ -11,14 +13,6 @@ namespace {
 // the scheduler's next tick: milliseconds for what takes microseconds.
 constexpr double kTickUs = 1000;
 constexpr std::size_t kSmallBytes = std::size_t{1} << 20;
-
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  const int length = std::snprintf(nullptr, 0, pattern, values...);
-  std::string text(static_cast<std::size_t>(length), '\0');
-  std::snprintf(text.data(), text.size() + 1, pattern, values...);
-  return text;
-}
 
 double smallest(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
@@ -34,12 +28,6 @@ std::string ratio_text(const std::vector<Row>& rows, const Row& row) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
-}
 
 std::optional<double> ratio_to_kolo(const std::vector<Row>& rows, const Row& row) {
   if (row.system == "kolo") return std::nullopt;

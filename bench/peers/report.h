@@ -19,8 +19,6 @@ struct Row {
   std::vector<double> rounds_p99_us;  // latency only
 };
 
-double median(std::vector<double> values);
-
 // kolo's median over the row's; nothing for kolo itself, or without kolo.
 std::optional<double> ratio_to_kolo(const std::vector<Row>& rows, const Row& row);
 

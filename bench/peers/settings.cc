@@ -2,7 +2,6 @@
 
 #include <getopt.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -48,27 +47,21 @@ constexpr option kOptions[] = {{"ranks", required_argument, nullptr, 'n'},
                                {nullptr, 0, nullptr, 0}};
 
 std::size_t number(std::string_view what, std::string_view text, std::size_t min, std::size_t max) {
-  std::size_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stopped != end || value < min || value > max) {
+  const auto value = parse_number(text, min, max);
+  if (!value) {
     die(std::string(what) + " wants a number from " + std::to_string(min) + " to " +
         std::to_string(max) + ", not '" + std::string(text) + "'");
   }
-  return value;
+  return *value;
 }
 
-// "64", "64K", "64M" or "1G", in bytes.
 std::size_t parse_size(std::string_view what, std::string_view text) {
-  std::size_t unit = 1;
-  const std::string_view suffixes = "KMG";
-  if (!text.empty() && suffixes.find(text.back()) != std::string_view::npos) {
-    unit = kKi << (10 * suffixes.find(text.back()));
-    text.remove_suffix(1);
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes == 0 || *bytes % sizeof(float) != 0) {
+    die(std::string(what) + " wants a multiple of 4 bytes, such as 64K, not '" + std::string(text) +
+        "'");
   }
-  const std::size_t bytes = number(what, text, 1, (std::size_t{1} << 40) / unit) * unit;
-  if (bytes % sizeof(float) != 0) die(std::string(what) + " wants a multiple of 4 bytes");
-  return bytes;
+  return *bytes;
 }
 
 std::vector<std::string> parse_peers(const std::string& text) {
