@@ -3,6 +3,7 @@
 #include <kolo/kolo.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -102,6 +103,7 @@ class KoloLibrary final : public Library {
     if (memory_ == Memory::kMalloc) return allocate_plain(bytes);
     void* memory = nullptr;
     must(allocate_kolo(context_, bytes, &memory), "kolo_alloc");
+    std::memset(memory, 0, bytes);  // maps it
     return memory;
   }
   void release(void* memory) override {

@@ -232,6 +232,26 @@ TEST(KoloBench, UsageErrorsAreOneLineAndCode2) {
   }
 }
 
+TEST(KoloBench, MemoryOfKolo) {
+  const Words sizes = {"--memory", "kolo", "-b", "8", "-e", "64K", "-f", "64", "-n", "2"};
+  const BenchRun sweep = run_bench(sizes);
+  if (sweep.outcome.err.find("has no kolo_alloc") != std::string::npos) {
+    GTEST_SKIP() << "this library has no kolo_alloc";
+  }
+  ASSERT_EQ(sweep.outcome.exit_code, 0) << sweep.outcome.err;
+  EXPECT_THAT(sweep.outcome.out, HasSubstr("memory from kolo"));
+  ASSERT_EQ(sweep.rows.size(), 3u);
+  for (const Json& row : sweep.rows) {
+    EXPECT_EQ(row.at("memory"), "kolo");
+    expect_figure(row.at("out_of_place"));
+    expect_figure(row.at("in_place"));
+  }
+  const BenchRun steps = run_bench({"--memory", "kolo", "--gradients", "tiny", "-n", "1"});
+  ASSERT_EQ(steps.outcome.exit_code, 0) << steps.outcome.err;
+  ASSERT_EQ(steps.rows.size(), 1u);
+  EXPECT_EQ(steps.rows[0].at("wrong"), 0);
+}
+
 // Without a launcher it is a job of one rank.
 TEST(KoloBench, OneRankAlone) {
   const BenchRun alone = run_bench({"-b", "8", "-e", "8", "-n", "2"}, {});
