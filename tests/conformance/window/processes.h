@@ -138,16 +138,15 @@ inline int count_entries(const std::string& folder) {
   return count;
 }
 
-// From now on this process gets `error` from that system call; `shared_maps_only`: of mmap, and
-// only for files mapped shared.
-inline bool refuse(long call, int error, bool shared_maps_only = false) {
+// What the kernel does from now on when this process makes that system call; `shared_maps_only`: if
+// it is mmap, and maps a file shared.
+inline bool filter_call(long call, std::uint32_t verdict, bool shared_maps_only = false) {
   const auto load = [](std::size_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
   };
   const auto answer = [](std::uint32_t value) {
     return sock_filter BPF_STMT(BPF_RET | BPF_K, value);
   };
-  const auto refused = SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error);
   std::vector<sock_filter> program{
       load(offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 1, 0),
@@ -158,10 +157,15 @@ inline bool refuse(long call, int error, bool shared_maps_only = false) {
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MAP_SHARED, 1, 0));
     program.push_back(answer(SECCOMP_RET_ALLOW));
   }
-  program.push_back(answer(refused));
+  program.push_back(answer(verdict));
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0;
 }
+
+inline bool refuse(long call, int error, bool shared_maps_only = false) {
+  return filter_call(call, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error), shared_maps_only);
+}
+inline bool die_at(long call) { return filter_call(call, SECCOMP_RET_KILL_PROCESS); }
 
 }  // namespace kolo::internal

@@ -241,44 +241,35 @@ TEST(ShmMeeting, AMeetingPlaceNobodyServesIsGivenUpSoon) {
 TEST(ShmMeeting, WhoMeetsTellsWhoIsAbsent) {
   const std::string place = fresh_place();
   std::vector<ShmOptions> some{shm_options(0, 3, place), shm_options(2, 3, place)};
-  for (ShmOptions& one : some) one.quiet = 300ms;
+  for (ShmOptions& one : some) one.quiet = 1s;
   for (const MetWindow& met : meet_in_threads(some)) {
     EXPECT_EQ(met.status().code(), StatusCode::kTimedOut);
     EXPECT_THAT(met.status().text(), HasSubstr("local ranks 1 "));
   }
 }
 
+// After its proof, when it sends its share; or after the exchange, when it starts its thread.
 TEST(ShmMeeting, ARankThatDiesMeanwhileIsNamed) {
-  for (const Nanos delay : {0ns, Nanos(300us), Nanos(1ms)}) {
-    const std::string place = fresh_place();
-    Board board;
-    std::vector<Child> children;
-    for (int rank = 0; rank < 3; ++rank) {
-      children.emplace_back([&, rank] {
-        board[rank].stage.store(1);
-        if (rank == 2) {
-          // It proves itself, and then dies of fallocate or thereabouts.
-          const MetWindow window = meet_shm(shm_options(2, 4, place));
+  for (const long call : {SYS_sendmsg, SYS_set_robust_list}) {
+    for (const int victim : {0, 2}) {
+      SCOPED_TRACE("rank " + std::to_string(victim) + " dies at system call " +
+                   std::to_string(call));
+      const std::string place = fresh_place();
+      Board board;
+      std::vector<Child> children;
+      for (int rank = 0; rank < 4; ++rank) {
+        children.emplace_back([&, rank] {
+          if (rank == victim && !die_at(call)) return false;
+          const Status status = meet_shm(shm_options(rank, 4, place)).status();
+          EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+          EXPECT_THAT(status.text(), HasSubstr("local rank " + std::to_string(victim)));
           return true;
-        }
-        board[rank].answer(meet_shm(shm_options(rank, 4, place)).status());
-        return true;
-      });
-    }
-    ASSERT_TRUE(board.wait_all(3, 1));
-    std::this_thread::sleep_for(20ms + delay);
-    children[2].kill(SIGKILL);
-    Child late([&] {
-      board[3].answer(meet_shm(shm_options(3, 4, place)).status());
-      return true;
-    });
-    EXPECT_EQ(late.wait(), 0);
-    for (const int rank : {0, 1}) {
-      EXPECT_EQ(children[static_cast<std::size_t>(rank)].wait(), 0);
-    }
-    for (const int rank : {0, 1, 3}) {
-      EXPECT_EQ(board[rank].code.load(), static_cast<int>(StatusCode::kPeerLost));
-      EXPECT_THAT(std::string(board[rank].text.data()), HasSubstr("local rank 2"));
+        });
+      }
+      for (int rank = 0; rank < 4; ++rank) {
+        EXPECT_EQ(children[static_cast<std::size_t>(rank)].wait(), rank == victim ? -SIGSYS : 0)
+            << "rank " << rank;
+      }
     }
   }
 }
