@@ -90,7 +90,7 @@ std::size_t measure_steps(const Options& options, Library& library, Printer& pri
     library.step();
     if (!timed) continue;
     steps_us.push_back(watch.us());
-    record.stop(1);
+    record.stop(static_cast<int>(calls.size()));
   }
   library.largest(steps_us);
   const std::size_t wrong = check_steps(options, library, set);

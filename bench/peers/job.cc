@@ -50,7 +50,7 @@ std::vector<Command> commands_of(const std::string& peer, const Settings& settin
   const std::string ranks = std::to_string(settings.ranks);
   std::vector<Command> commands;
   if (peer == "kolo") {
-    commands.push_back({own_folder() / "kolorun", "-np", ranks});
+    commands.push_back({own_folder() / "kolorun", "-np", ranks, "-x", "KOLO_TRANSPORT=tcp"});
   } else if (peer == "mpich") {
     commands.push_back(
         {find_mpiexec(), "-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo", "-n", ranks});
