@@ -9,7 +9,6 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -115,6 +114,11 @@ bool peer_has_our_user(int socket) {
 
 Nanos local_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+void pause_for(Nanos time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  ::poll(nullptr, 0, static_cast<int>(ms));
+}
+
 bool wait_for(int socket, short events, Nanos deadline) {
   while (true) {
     const Nanos left = std::max(Nanos::zero(), deadline - local_now());
@@ -146,7 +150,7 @@ Status send_note(int socket, const Note& note, std::span<const int> descriptors,
     if (errno == EINTR) continue;
     if (errno == ETOOMANYREFS) {  // too many descriptors on their way: readers will take some
       if (local_now() >= deadline) return late();
-      std::this_thread::sleep_for(1ms);
+      pause_for(1ms);
     } else if (errno != EAGAIN) {
       return gone();
     } else if (!wait_for(socket, POLLOUT, deadline)) {

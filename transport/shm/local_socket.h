@@ -56,6 +56,7 @@ Status listen_locally(int socket, const std::string& place);
 // Whether `events` (POLLIN or POLLOUT) came before the deadline.
 [[nodiscard]] bool wait_for(int socket, short events, Nanos deadline);
 [[nodiscard]] Nanos local_now();
+void pause_for(Nanos time);  // whole milliseconds, or until a signal
 
 // PEER_LOST: it has gone. TIMED_OUT. INTERNAL: no packet of kolo's.
 Status send_note(int socket, const Note& note, std::span<const int> descriptors, Nanos deadline);

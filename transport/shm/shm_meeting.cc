@@ -11,7 +11,6 @@
 #include <list>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -189,7 +188,7 @@ void Leader::accept_some() {
             resource_error("local rank 0 has no descriptors left for its peers; raise the limit "
                            "of open files (ulimit -n)"));
         shares_[0] = {};
-        std::this_thread::sleep_for(10ms);
+        pause_for(10ms);
       }
       return;
     }
@@ -330,7 +329,7 @@ Status Follower::find_leader() {
     if (const std::optional<Status> proved = prove()) return *proved;
     // Pushed out by strangers, or the leader has gone: again, with a fresh socket.
     socket_.reset();
-    std::this_thread::sleep_for(pause);
+    pause_for(pause);
     pause = std::min<Nanos>(2 * pause, 50ms);
     Result<UniqueFd> fresh = open_local_socket();
     if (!fresh) return fresh.status();
@@ -350,7 +349,7 @@ Status Follower::connect() {
           "nobody serves the place where the ranks of this host meet to share memory; is local "
           "rank 0 in another network namespace?");
     }
-    std::this_thread::sleep_for(pause);
+    pause_for(pause);
     // A full queue wants no longer pauses, which would let strangers in before.
     if (error == ECONNREFUSED) pause = std::min<Nanos>(2 * pause, 20ms);
   }
