@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/host_map.h"
 #include "ops/mxcsr_guard.h"
 #include "ops/reduce_kernels.h"
 #include "tests/conformance/reference.h"
@@ -185,6 +186,103 @@ TEST(ReduceKernels, RingStepsFoldInTheOrderOfTheRing) {
         kernel.fold_finish(partial.get(), inputs[2].data(), output.data(), kCount, scale);
         EXPECT_TRUE(output == expected) << kind_text(dtype, op) << " from a raw tensor";
       }
+    }
+  });
+}
+
+// The same in two halves: a partial for each host of more than one rank, then over the hosts.
+Bytes run_halves(KernelVariant variant, DataType dtype, ReduceOp op, const std::vector<int>& hosts,
+                 const std::vector<Bytes>& inputs, Scales scales, std::size_t misalignment) {
+  const HostMap map(hosts);
+  const std::size_t count = inputs[0].size() / element_bytes(dtype);
+  const ReduceKernel& kernel = reduce_kernel(dtype, op, variant);
+  const ReduceScale scale{
+      .prescale = scales.pre, .postscale = scales.post, .contributors = map.size()};
+  std::vector<Bytes> operands(static_cast<std::size_t>(map.hosts()), Bytes(misalignment));
+  std::vector<unsigned char> partials;
+  std::vector<const std::byte*> pointers;
+  const auto run = [&](auto function, const ReductionOrder& order,
+                       const std::vector<const std::byte*>& from, std::byte* to) {
+    const AlignedBytes scratch = allocate_aligned(reduce_scratch_bytes(order.stack_depth()));
+    function({.steps = order.steps().data(),
+              .step_count = order.steps().size(),
+              .stack_depth = order.stack_depth(),
+              .inputs = from.data(),
+              .partials = partials.data(),
+              .output = to,
+              .count = count,
+              .scale = scale,
+              .scratch = scratch.get()});
+  };
+  const MxcsrGuard guard;
+  for (int h = 0; h < map.hosts(); ++h) {
+    Bytes& operand = operands[static_cast<std::size_t>(h)];
+    std::vector<const std::byte*> of_host;
+    for (int rank : map.ranks(h)) of_host.push_back(inputs[static_cast<std::size_t>(rank)].data());
+    if (of_host.size() == 1) {
+      operand.insert(operand.end(), of_host[0], of_host[0] + inputs[0].size());
+    } else {
+      operand.resize(misalignment + count * kernel.accumulator_bytes);
+      run(kernel.reduce_partial, ReductionOrder::single_host(map.local_size(h)), of_host,
+          operand.data() + misalignment);
+    }
+    pointers.push_back(operand.data() + misalignment);
+  }
+  for (int h = 0; h < map.hosts(); ++h) partials.push_back(map.local_size(h) > 1 ? 1 : 0);
+  Bytes output(inputs[0].size());
+  run(kernel.combine, ReductionOrder::single_host(map.hosts()), pointers, output.data());
+  return output;
+}
+
+TEST(ReduceKernels, TwoHalvesWithPartialsBetweenGiveTheBitsOfTheWhole) {
+  std::mt19937_64 random(kSeed + 5);
+  const std::vector<std::vector<int>> layouts = {
+      {0, 1},          {0, 0, 1},          {0, 1, 2, 3},          {0, 0, 1, 1}, {0, 1, 0, 1, 1},
+      {0, 1, 2, 3, 4}, {0, 0, 0, 1, 2, 2}, {0, 0, 1, 2, 2, 3, 3}, {0, 0}};
+  for_every_kind([&](DataType dtype, ReduceOp op) {
+    for (const std::vector<int>& hosts : layouts) {
+      const std::vector<Bytes> inputs = random_inputs(dtype, hosts.size(), 1100, random);
+      const Scales scales = is_floating(dtype) && random() % 2 == 0 ? Scales{0.3, 1.7} : Scales{};
+      const Bytes expected = reference::allreduce({.dtype = dtype,
+                                                   .op = op,
+                                                   .prescale = scales.pre,
+                                                   .postscale = scales.post,
+                                                   .host_index = hosts},
+                                                  inputs);
+      for (KernelVariant variant : variants()) {
+        ASSERT_TRUE(run_halves(variant, dtype, op, hosts, inputs, scales, random() % 17) ==
+                    expected)
+            << kind_text(dtype, op) << " n=" << hosts.size() << " seed " << kSeed + 5;
+      }
+    }
+  });
+}
+
+TEST(ReduceKernels, ACallersEnvironmentChangesNoBitOfAnyFloatingType) {
+  std::mt19937_64 random(kSeed + 6);
+  constexpr unsigned kFlushAndDazRoundUp = 0x1f80 | 0x8000 | 0x0040 | 0x4000;
+  for_every_kind([&](DataType dtype, ReduceOp op) {
+    if (!is_floating(dtype)) return;
+    // Subnormals and numbers near them: the sums, products and scaled values are subnormal too.
+    std::vector<Bytes> inputs = random_inputs(dtype, 4, 999, random);
+    const std::size_t size = element_bytes(dtype);
+    for (Bytes& input : inputs) {
+      for (std::size_t i = 0; i < input.size(); i += size) {
+        if (random() % 3 != 0) input[i + size - 1] &= std::byte{0x80};  // exponent close to none
+      }
+    }
+    const ReductionOrder order = ReductionOrder::single_host(4);
+    const Bytes expected = reference::allreduce(
+        {.dtype = dtype, .op = op, .prescale = 0.75, .postscale = 1.5, .host_index = {0, 0, 0, 0}},
+        inputs);
+    for (KernelVariant variant : variants()) {
+      const unsigned saved = _mm_getcsr();
+      _mm_setcsr(kFlushAndDazRoundUp);
+      const Bytes whole = run_kernel(variant, dtype, op, order, inputs, {0.75, 1.5});
+      const Bytes halves = run_halves(variant, dtype, op, {0, 0, 1, 1}, inputs, {0.75, 1.5}, 0);
+      _mm_setcsr(saved);
+      EXPECT_TRUE(whole == expected) << kind_text(dtype, op) << " seed " << kSeed + 6;
+      EXPECT_TRUE(halves == expected) << kind_text(dtype, op) << " seed " << kSeed + 6;
     }
   });
 }

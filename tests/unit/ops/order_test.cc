@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/communicator.h"
+#include "ops/host_map.h"
 #include "ops/reduction_order.h"
 #include "ops/select.h"
 #include "ops/slices.h"
@@ -116,6 +117,37 @@ TEST(Slices, CoverEverythingInOrderAndDifferByOneAtMost) {
       EXPECT_EQ(at, elements);
     }
   }
+}
+
+TEST(Slices, OfLinesCoverATileAndShareNoLine) {
+  for (std::size_t count : {0u, 1u, 15u, 16u, 17u, 100u, 65536u}) {
+    for (std::size_t parts = 1; parts <= 9; ++parts) {
+      const Range tile{.begin = 1000, .count = count};
+      std::size_t next = tile.begin;
+      for (std::size_t i = 0; i < parts; ++i) {
+        const Range part = line_slice(tile, 16, parts, i);
+        ASSERT_EQ(part.begin, next) << count << " in " << parts;
+        ASSERT_TRUE(part.count == 0 || (part.begin - tile.begin) % 16 == 0);
+        next = part.end();
+      }
+      ASSERT_EQ(next, tile.end()) << count << " in " << parts;
+    }
+  }
+}
+
+TEST(HostMap, NumbersHostsByTheirFirstRanksAndRanksByTheirOrder) {
+  const HostMap map(std::vector{7, 3, 7, 7, 3, 9});
+  EXPECT_EQ(map.size(), 6);
+  EXPECT_EQ(map.hosts(), 3);
+  EXPECT_EQ(map.max_local_size(), 3);
+  const std::vector<int> hosts = {0, 1, 0, 0, 1, 2}, locals = {0, 0, 1, 2, 1, 0};
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(map.host(rank), hosts[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(map.local(rank), locals[static_cast<std::size_t>(rank)]);
+  }
+  EXPECT_EQ(map.owner(0, 1), 2);
+  EXPECT_EQ(map.owner(1, 2), 1);
+  EXPECT_EQ(map.owner(2, 5), 5);
 }
 
 TEST(Slices, DoNotOverflowFarAbove32Bits) {

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "ops/operation_set.h"
+#include "tests/conformance/hosts_job.h"
 #include "tests/unit/count_allocations.h"
 #include "transport/inproc/inproc_channel.h"
 
@@ -96,6 +98,80 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
   EXPECT_GT(all(), 0) << "the counter counts";
   EXPECT_EQ(all(), 0);
 }
+
+// Three ranks on two hosts, or four on one: windows, lanes and channels.
+class WarmHosts : public testing::TestWithParam<std::vector<int>> {
+ protected:
+  WarmHosts() : job_(GetParam(), 1, TensorsIn::kArena, {}) {}
+
+  template <typename Start>
+  std::size_t allocations_of(const Start& start) {
+    const auto n = static_cast<std::size_t>(job_.size());
+    const std::size_t before = allocations_so_far();
+    std::array<Operation*, 4> operations{};
+    for (std::size_t r = 0; r < n; ++r) operations[r] = &start(r);
+    std::size_t done = 0;
+    for (int turn = 0; done < n && turn < 100000; ++turn) {
+      done = 0;
+      for (std::size_t r = 0; r < n; ++r) {
+        const Result<Progress> progress = operations[r]->advance();
+        done += progress.is_ok() && *progress == Progress::kDone ? 1u : 0u;
+      }
+    }
+    EXPECT_EQ(done, n);
+    return allocations_so_far() - before;
+  }
+
+  HostsJob job_;
+};
+
+TEST_P(WarmHosts, CollectivesAllocateNothingTheSecondTime) {
+  const auto n = static_cast<std::size_t>(job_.size());
+  constexpr std::size_t kCount = 200000;
+  std::vector<std::uint16_t*> data, out, heap;
+  std::vector<std::vector<std::uint16_t>> memory(n, std::vector<std::uint16_t>(kCount));
+  for (std::size_t r = 0; r < n; ++r) {
+    data.push_back(reinterpret_cast<std::uint16_t*>(job_.memory(r, kCount * 2)));
+    out.push_back(reinterpret_cast<std::uint16_t*>(job_.memory(r, kCount * 2 * n)));
+    heap.push_back(memory[r].data());
+  }
+  const auto allreduce = [&](const std::vector<std::uint16_t*>& tensors, std::size_t count,
+                             std::size_t pieces) {
+    return [&, count, pieces](std::size_t r) -> Operation& {
+      std::array<Piece, 8> list;
+      for (std::size_t p = 0; p < pieces; ++p) {
+        std::uint16_t* piece = tensors[r] + p * (count / pieces);
+        list[p] = {.input = piece, .output = piece, .count = count / pieces};
+      }
+      return job_.allreduce(r, Algorithm::kDirect, {list.data(), pieces}, DataType::kFloat16,
+                            ReduceOp::kSum);
+    };
+  };
+  const auto all = [&] {
+    std::size_t total = 0;
+    for (std::size_t pieces : {1u, 8u}) {
+      for (std::size_t count : {std::size_t{100}, kCount}) {
+        total += allocations_of(allreduce(data, count, pieces));
+        total += allocations_of(allreduce(heap, count, pieces));
+      }
+    }
+    for (std::size_t bytes : {std::size_t{64}, kCount * 2}) {
+      total += allocations_of(
+          [&](std::size_t r) -> Operation& { return job_.allgather(r, data[r], out[r], bytes); });
+      total += allocations_of([&](std::size_t r) -> Operation& {
+        return job_.broadcast(r, 1, heap[r], heap[r], bytes);
+      });
+    }
+    total += allocations_of([&](std::size_t r) -> Operation& { return job_.barrier(r); });
+    return total;
+  };
+  EXPECT_GT(all(), 0) << "the counter counts";
+  EXPECT_EQ(all(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, WarmHosts,
+                         testing::Values(std::vector{0, 0, 0, 0}, std::vector{0, 0, 1},
+                                         std::vector{0, 1, 0, 1}));
 
 }  // namespace
 }  // namespace kolo::internal
