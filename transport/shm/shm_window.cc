@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -143,6 +144,8 @@ Result<std::unique_ptr<Window>> meet_shm(const ShmOptions& given) {
   constexpr std::size_t kPage = 4096;
   ShmOptions options = given;
   options.bytes = (given.bytes + kPage - 1) / kPage * kPage;
+  options.limit = std::min<Nanos>(given.limit, 24h);  // kNever cannot be added to a time
+  options.quiet = std::min<Nanos>(given.quiet, 24h);
   if (options.size < 1 || options.size > kMaxLocalRanks || options.rank < 0 ||
       options.rank >= options.size || options.bytes < Window::kHeaderBytes + kPage) {
     return invalid_argument("local rank " + std::to_string(options.rank) + " of " +

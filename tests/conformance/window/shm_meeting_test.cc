@@ -140,6 +140,13 @@ TEST(ShmMeeting, CarvingWithoutMemoryIsAnErrorAndNoSignal) {
   for (Child& child : children) EXPECT_EQ(child.wait(), 0);
 }
 
+TEST(ShmMeeting, MayWaitForEver) {
+  const std::string place = fresh_place();
+  std::vector<ShmOptions> options{shm_options(0, 2, place), shm_options(1, 2, place)};
+  for (ShmOptions& one : options) one.limit = one.quiet = kNever;
+  for (const MetWindow& met : meet_in_threads(options)) EXPECT_TRUE(met.is_ok());
+}
+
 TEST(ShmMeeting, DifferentSizesAreSaid) {
   const std::string place = fresh_place();
   for (const MetWindow& met :
