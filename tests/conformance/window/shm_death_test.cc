@@ -49,7 +49,11 @@ Nanos kill_one(const Scene& scene) {
       EXPECT_TRUE(window.is_ok()) << window.status().to_string();
       if (!window) return false;
       if (rank != scene.victim) return await_death(**window, scene.how, board[rank]);
-      const std::vector<char> fat(scene.fat_bytes, 'f');
+      if (scene.fat_bytes > 0 &&
+          ::mmap(nullptr, scene.fat_bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) == MAP_FAILED) {
+        return false;
+      }
       if (!scene.victim_does()) return false;
       board[rank].stage.store(1);
       ::pause();
