@@ -10,11 +10,13 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/clock.h"
 #include "launcher/addresses.h"
 #include "launcher/frame_link.h"
+#include "launcher/pmi_donors.h"
 #include "launcher/program.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_group.h"
@@ -31,6 +33,7 @@ using boost::system::error_code;
 constexpr std::size_t kMaxQueuedBytes = std::size_t{1} << 20;  // then ranks' pipes are left full
 constexpr auto kLeftoverPoll = 20ms;
 constexpr auto kDrainIdle = 200ms;
+constexpr auto kDonorsPatience = 60s;
 
 // One stream of one rank on its way to kolorun.
 struct Stream {
@@ -117,14 +120,34 @@ class Agent final : public MeetingBackend {
                      (job.rendezvous_port == 0 ? "" : " (--rendezvous-port)"));
     }
     front_end_ = *std::move(front_end);
-    const Environment meeting = meeting_variables(front_end_->endpoint());
-    for (const StartJob::Rank& rank : job.ranks) {
-      if (!start_rank(job, rank, meeting)) break;
+    const Environment environment = compose(environment_, {&job.environment});
+    if (!wants_mpi(environment)) return start_ranks(job, {});
+    donors_.emplace(io_, static_cast<int>(job.ranks.size()),
+                    PmiDonors::Events{[this, job](std::vector<Donation> donations) {
+                                        start_ranks(job, std::move(donations));
+                                      },
+                                      [this](const std::string& why) {
+                                        give_up("no place in MPI's world: " + why);
+                                      }});
+    if (Status status = donors_->start(environment); !status) return give_up(status.text());
+    poll_timer_.expires_after(kDonorsPatience);
+    poll_timer_.async_wait([this](const error_code& error) {
+      if (!error && !ranks_started_) give_up(std::string(kMpiexec) + " has started nothing");
+    });
+  }
+
+  // `donations`: one for each rank, or none.
+  void start_ranks(const StartJob& job, std::vector<Donation> donations) {
+    if (finishing_) return;
+    ranks_started_ = true;
+    poll_timer_.cancel();
+    for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+      if (!start_rank(job, job.ranks[i], donations.empty() ? nullptr : &donations[i])) break;
     }
     look();
   }
 
-  bool start_rank(const StartJob& job, const StartJob::Rank& rank, const Environment& meeting) {
+  bool start_rank(const StartJob& job, const StartJob::Rank& rank, const Donation* donation) {
     auto out = make_pipe();
     auto err = make_pipe();
     if (!out || !err) {
@@ -133,7 +156,15 @@ class Agent final : public MeetingBackend {
     }
     SpawnRequest request;
     request.arguments = job.arguments;
-    request.environment = compose(environment_, {&job.environment, &rank.environment, &meeting});
+    const Environment meeting = meeting_variables(front_end_->endpoint());
+    Environment places;  // in MPI's world
+    if (donation != nullptr) {
+      places = donation->variables;
+      places.push_back("PMI_FD=" + std::to_string(donation->socket.get()));
+      request.kept = donation->socket.get();
+    }
+    request.environment =
+        compose(environment_, {&job.environment, &rank.environment, &meeting, &places});
     request.directory = job.directory;
     request.out = out->write.get();
     request.err = err->write.get();
@@ -214,6 +245,9 @@ class Agent final : public MeetingBackend {
   void on_signal(const SendSignal& signal) {
     look();  // who has failed by himself before now is not to be called ended by kolorun
     ranks_.signal(signal.number, signal.ends_job);
+    if (donors_ && !ranks_started_ && signal.kill_after_ms > 0) {
+      return give_up("told to end before its ranks had started");
+    }
     if (signal.kill_after_ms == 0 || kill_armed_) return;
     arm_kill(std::chrono::milliseconds(signal.kill_after_ms));
   }
@@ -232,7 +266,8 @@ class Agent final : public MeetingBackend {
       link_.send(encode(FromAgent(
           RankExited{end.rank, end.wait_status, end.time, now - end.time, end.told_to_end, ""})));
     }
-    if (started_ && !ending_ && !ranks_.any_running()) {
+    if (donors_ && !ranks_started_) static_cast<void>(donors_->is_gone(now));
+    if (ranks_started_ && !ending_ && !ranks_.any_running()) {
       ending_ = true;
       end_leftovers(true);
     }
@@ -240,7 +275,9 @@ class Agent final : public MeetingBackend {
 
   // Every rank has ended; its helpers may not have.
   void end_leftovers(bool first_time) {
-    if (!ranks_.any_left()) return drain();
+    if (donors_) donors_->release();
+    const bool donors_left = donors_ && !donors_->is_gone(clock_.now());
+    if (!ranks_.any_left() && !donors_left) return drain();
     if (first_time) {
       ranks_.signal(SIGTERM, true);
       if (!kill_armed_) arm_kill(grace_);
@@ -290,10 +327,12 @@ class Agent final : public MeetingBackend {
   asio::steady_timer kill_timer_;
   asio::steady_timer poll_timer_;
   RankGroup ranks_;
+  std::optional<PmiDonors> donors_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unique_ptr<RendezvousFrontEnd> front_end_;  // calls us from its thread: destroyed first
   Nanos grace_{};
   bool started_ = false;
+  bool ranks_started_ = false;
   bool kill_armed_ = false;
   bool ending_ = false;
   bool draining_ = false;

@@ -216,6 +216,8 @@ constexpr FlagRow kRows[] = {
     {FlagGroup::kFailure, "grace|kill-grace", kOne, "S", "seconds from SIGTERM to SIGKILL (10)",
      [](LaunchOptions& o, Text v, Text) { return set_seconds(o.grace, "--grace", v); }},
 
+    {FlagGroup::kTuning, "transport", kOne, "ROAD", "auto, shm, tcp, mpi or shm+mpi (by mpiexec)",
+     [](LaunchOptions& o, Text v, Text) { return set_option(o, "--transport", "transport", v); }},
     {FlagGroup::kTuning, "algorithm", kOne, "NAME", "auto, direct, ring, ...",
      [](LaunchOptions& o, Text v, Text) { return set_option(o, "--algorithm", "algorithm", v); }},
     {FlagGroup::kTuning, "fusion-threshold-mb", kOne, "N", "fuse up to N MiB; 0 fuses nothing",
@@ -275,6 +277,12 @@ constexpr FlagRow kRows[] = {
      set_action<Action::kVersion>},
     {FlagGroup::kInformation, "cb|check-build", kNo, "", "what this build holds",
      set_action<Action::kCheckBuild>},
+    {FlagGroup::kInformation, "pmi-donor", kOne, "", "",
+     [](LaunchOptions& o, Text v, Text) {
+       o.action = Action::kPmiDonor;
+       o.donors_address = v;
+       return Status::ok();
+     }},
     {FlagGroup::kInformation, "agent", kNo, "", "", set_action<Action::kAgent>},
 };
 

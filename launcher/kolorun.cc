@@ -18,6 +18,7 @@
 #include "launcher/check_build.h"
 #include "launcher/job.h"
 #include "launcher/options.h"
+#include "launcher/pmi_donors.h"
 #include "launcher/program.h"
 #include "launcher/remote_command.h"
 #include "launcher/verdict.h"
@@ -105,6 +106,24 @@ ProgramCheck check_local_program(const JobPlan& plan) {
                        plan.directory);
 }
 
+// MPI as a road: the ranks get their places in its world from mpiexec, here.
+std::string check_mpi(const JobPlan& plan) {
+  const SharedEnvironment shared = shared_environment(plan.environment, plan.options, false);
+  const Environment environment = compose(plan.environment, {&shared.entries});
+  if (!wants_mpi(environment)) return "";
+  const auto& hosts = plan.placement.hosts;
+  if (hosts.size() > 1 || road_to(hosts[0].host, plan.options, plan.own_name) != Road::kFork) {
+    return "--transport mpi works on this machine alone; for other hosts start the program with "
+           "MPICH's own launcher: KOLO_TRANSPORT=mpi mpiexec.hydra -hosts a,b -n N program";
+  }
+  const auto path = find_variable(environment, "PATH");
+  if (check_program(kMpiexec, std::string(path.value_or("/bin:/usr/bin")), "").exit_code == 0) {
+    return "";
+  }
+  return std::string("--transport mpi needs ") + kMpiexec +
+         ", which is not on PATH; install the Debian package mpich";
+}
+
 int launch(LaunchOptions options, Environment environment) {
   for (const std::string& note : options.notes) complain(note, 0);
   auto hosts = read_hosts(options);
@@ -132,6 +151,9 @@ int launch(LaunchOptions options, Environment environment) {
 
   const ProgramCheck program = check_local_program(plan);
   if (program.exit_code != 0) return complain(program.error, program.exit_code);
+  if (const std::string obstacle = check_mpi(plan); !obstacle.empty()) {
+    return complain(obstacle, kExitUsage);
+  }
   for (const std::string& name : shared_environment(plan.environment, plan.options, false).unset) {
     complain("-x " + name + ": not set here, so the ranks do not get it", 0);
   }
@@ -148,6 +170,7 @@ int kolorun(std::span<const std::string> arguments, Environment environment) {
     case Action::kVersion: return print("kolorun " KOLO_VERSION "\n");
     case Action::kCheckBuild: return print(check_build_text());
     case Action::kAgent: return run_agent(std::move(environment));
+    case Action::kPmiDonor: return run_pmi_donor(options->donors_address, environment);
     case Action::kRun: break;
   }
   return launch(*std::move(options), std::move(environment));

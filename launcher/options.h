@@ -16,7 +16,7 @@
 
 namespace kolo::internal {
 
-enum class Action { kRun, kHelp, kVersion, kCheckBuild, kAgent };
+enum class Action { kRun, kHelp, kVersion, kCheckBuild, kAgent, kPmiDonor };
 enum class Remote { kAuto, kSsh, kFork };    // how agents are started
 enum class Label { kRank, kStream, kNone };  // "[3] ", "[3]<stderr> ", nothing
 
@@ -24,10 +24,11 @@ inline constexpr int kMaxRanks = 4096;
 
 struct LaunchOptions {
   Action action = Action::kRun;
-  int rank_count = 0;      // 0: not given
-  bool all_slots = false;  // -np auto
-  int ranks_per_host = 0;  // 0: not given
-  std::string hosts;       // -H, as typed
+  std::string donors_address;  // of kPmiDonor
+  int rank_count = 0;          // 0: not given
+  bool all_slots = false;      // -np auto
+  int ranks_per_host = 0;      // 0: not given
+  std::string hosts;           // -H, as typed
   std::string hostfile;
   Remote remote = Remote::kAuto;
   std::vector<std::string> remote_command;  // --launcher-exec, split into words

@@ -60,6 +60,7 @@ void reset_signals() {
     // Our own descriptors are all above 2, so no dup2 overwrites a source that is still needed.
     if (::dup2(wanted[target] < 0 ? null_fd : wanted[target], target) < 0) fail(report, false);
   }
+  if (request.kept >= 0 && ::fcntl(request.kept, F_SETFD, 0) != 0) fail(report, false);
   if (!request.directory.empty() && ::chdir(request.directory.c_str()) != 0) fail(report, true);
   environ = environment;
   ::execvp(arguments[0], arguments);

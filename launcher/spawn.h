@@ -19,6 +19,7 @@ struct SpawnRequest {
   int in = -1;                           // descriptors to become 0, 1, 2; -1: /dev/null
   int out = -1;
   int err = -1;
+  int kept = -1;                  // one more that the child gets, under its own number
   bool dies_with_parent = false;  // SIGKILL when the thread that spawned it ends
 };
 
@@ -29,7 +30,7 @@ struct Spawned {
 };
 
 // The child leads a process group of its own, has every signal at its default and unblocked, and
-// no descriptor but 0, 1, 2 (all of ours are close-on-exec).
+// no descriptor but 0, 1, 2 and `kept` (all of ours are close-on-exec).
 Spawned spawn(const SpawnRequest& request);
 
 struct Pipe {

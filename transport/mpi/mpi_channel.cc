@@ -68,6 +68,7 @@ MpiChannel::~MpiChannel() {
     open();
     say(end_sent_ ? WordKind::kLeft : WordKind::kLost);
   }
+  if (!finished() || !broken_.is_ok()) world_->forsake();
   settle_pieces();
   if (memory_ == nullptr) return;
   give_up(headers_in_, true);

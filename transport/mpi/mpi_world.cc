@@ -95,7 +95,7 @@ MpiWorld::~MpiWorld() {
       static_cast<void>(std::make_unique<std::shared_ptr<std::byte[]>>(orphan.memory).release());
     }
   }
-  if (has_communicator_ && all_ended) calls_.release(communicator_);
+  if (has_communicator_ && all_ended && !forsaken_) calls_.release(communicator_);
 }
 
 Status MpiWorld::duplicate() {

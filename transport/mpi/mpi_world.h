@@ -40,6 +40,10 @@ class MpiWorld {
   [[nodiscard]] std::string words_of(int error) const;
   [[nodiscard]] bool usable() const { return calls_.usable() != 0; }
 
+  // A channel has not ended well, so a rank may be dead: the communicator is not given back, and
+  // MPI is not finalised at the process's exit, as both would wait for it.
+  void forsake() { forsaken_ = true; }
+
   // A request that could not be ended yet, and the memory (or null) that it uses.
   void adopt(kolo_mpi_handle request, std::shared_ptr<std::byte[]> memory);
 
@@ -57,6 +61,7 @@ class MpiWorld {
   kolo_mpi_world world_{};
   kolo_mpi_handle communicator_{};
   bool has_communicator_ = false;
+  bool forsaken_ = false;
   std::vector<Orphan> orphans_;
 };
 

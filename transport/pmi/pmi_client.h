@@ -31,8 +31,8 @@ class PmiClient {
   // Blocks until all ranks of the job are here; what they have put can then be got.
   Status barrier();
   // Says farewell at the process's exit, unless MPI has said it by then. Once per process: an exit
-  // runs what was asked for last first, and MPI_Finalize, if kolo's module has to call it, needs the
-  // launcher.
+  // runs first what was asked for last, and kolo's module may have asked for MPI_Finalize, which
+  // needs the launcher.
   Status promise_farewell();
 
  private:

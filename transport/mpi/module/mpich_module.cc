@@ -2,6 +2,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -42,9 +43,12 @@ int usable() {
   return initialized != 0 && finalized == 0 ? 1 : 0;
 }
 
+// As MPI is one per process, so is this.
+std::atomic<int> communicators{0};
+
 // Without it the launcher takes this process for a crashed one, and ends the others.
 void finalize_at_exit() {
-  if (usable() != 0) MPI_Finalize();
+  if (communicators == 0 && usable() != 0) MPI_Finalize();
 }
 
 int start(kolo_mpi_world* world) {
@@ -96,6 +100,7 @@ int duplicate(kolo_mpi_handle* communicator) {
   MPI_Comm made = MPI_COMM_NULL;
   const int error = MPI_Comm_dup(MPI_COMM_WORLD, &made);
   if (error != MPI_SUCCESS) return error;
+  ++communicators;
   *communicator = packed(made);
   return MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
 }
@@ -103,6 +108,7 @@ int duplicate(kolo_mpi_handle* communicator) {
 int release(kolo_mpi_handle communicator) {
   if (usable() == 0) return MPI_SUCCESS;
   auto handle = unpacked<MPI_Comm>(communicator);
+  --communicators;
   return MPI_Comm_free(&handle);
 }
 
