@@ -19,9 +19,14 @@ bool await_death(Window& window, Waits how, Board::Entry& entry) {
   entry.stage.store(1);
   const Nanos end = now_of_all() + 20s;
   int lost = -1;
+  unsigned looks = 0;
   if (how == Waits::kAsleep) window.set_asleep(true);
   while ((lost = window.lost()) < 0 && now_of_all() < end) {
-    if (how == Waits::kAsleep) (void)poller->wait(10s);
+    if (how == Waits::kAsleep) {
+      (void)poller->wait(10s);
+    } else if (++looks % 1000 == 0) {
+      std::this_thread::yield();
+    }
   }
   entry.at_ns.store(now_of_all().count());
   entry.stage.store(100 + lost);
