@@ -116,13 +116,12 @@ Status submit(Context& context, Submission submission, const kolo_options* optio
   }
   const bool is_persistent = options != nullptr && options->persistent != 0;
   if (request == nullptr) {
-    if (!is_persistent) return context.run(std::move(submission));
+    if (!is_persistent) return context.run(submission);
     return context.refuse(
         submission,
         invalid_argument("a persistent operation needs a request to be started by; pass one"));
   }
-  const auto id = is_persistent ? context.prepare(std::move(submission))
-                                : context.submit(std::move(submission));
+  const auto id = is_persistent ? context.prepare(submission) : context.submit(submission);
   if (!id) return id.status();
   KOLO_CHECK(*id != 0 && (*id & kPersistentBit) == 0);
   *request = *id | (is_persistent ? kPersistentBit : 0);
@@ -171,7 +170,7 @@ std::string make_build_info() {
   std::string text = "{\"version\":\"" + std::string(kolo_version()) + "\"";
   text += ",\"abi\":" + std::to_string(KOLO_ABI_VERSION);
   text += ",\"compiler\":\"g++ " __VERSION__ "\"";
-  text += ",\"roads\":[\"tcp\"],\"mpi\":false,\"cuda\":false,\"nccl\":false";
+  text += ",\"roads\":[\"shm\",\"tcp\"],\"mpi\":false,\"cuda\":false,\"nccl\":false";
 #if defined(__x86_64__)
   text += ",\"cpu\":{\"avx2\":" + has(__builtin_cpu_supports("avx2") != 0) +
           ",\"f16c\":" + has(__builtin_cpu_supports("f16c") != 0) +
@@ -363,6 +362,23 @@ kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
     Submission submission;
     submission.kind = OpKind::kBarrier;
     return submit(inner, std::move(submission), options, request);
+  });
+}
+
+kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory) {
+  if (memory != nullptr) *memory = nullptr;
+  return with_context(context, "kolo_alloc", [&](Context& inner) {
+    if (memory == nullptr) return invalid_argument("kolo_alloc: memory is null");
+    const auto allocated = inner.allocate(bytes);
+    if (!allocated) return allocated.status();
+    *memory = *allocated;
+    return Status::ok();
+  });
+}
+
+kolo_status kolo_free(kolo_context* context, void* memory) {
+  return with_context(context, "kolo_free", [&](Context& inner) {
+    return memory == nullptr ? Status::ok() : inner.free(memory);
   });
 }
 

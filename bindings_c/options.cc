@@ -22,7 +22,7 @@ Status apply_shape(const kolo_options& options, Submission& submission) {
                             "; a shape has 0 to " + std::to_string(kMaxDims) + " dimensions");
   }
   submission.has_shape = true;
-  submission.shape.assign(options.shape, options.shape + options.ndim);
+  submission.shape = {options.shape, static_cast<std::size_t>(options.ndim)};
   return Status::ok();
 }
 

@@ -311,6 +311,11 @@ bool Negotiator::order_slots(Nanos now) {
 
 Negotiator::Step Negotiator::follow_log(LogEntry& entry) {
   if (board_ == nullptr || !membership_.broken().is_ok()) return Step::kNone;
+  if (!leaving_.empty() && board_->followed_count() >= leaving_.front().second) {
+    rank_leaves(leaving_.front().first);
+    leaving_.pop_front();
+    return Step::kItem;
+  }
   const auto next = board_->next_entry();
   if (!next) return Step::kNone;
   if (next->id != 0) {
@@ -330,7 +335,11 @@ void Negotiator::hear(const Notice& notice, int from) {
   if (notice.kind == Notice::Kind::kGoodbye) {
     if (!membership_.leave(notice.rank)) return;
     spread(notice, from);
-    rank_leaves(notice);
+    if (board_ != nullptr && notice.rank != rank_) {
+      leaving_.emplace_back(notice, board_->log_end());
+    } else {
+      rank_leaves(notice);
+    }
     return;
   }
   const Status cause =
@@ -444,7 +453,7 @@ void Negotiator::beat() {
   for (const int rank : topology_.linked_ranks(rank_)) {
     Frame frame;
     frame.generation = membership_.generation();
-    actions_.emplace_back(SendFrame{rank, encode(frame)});
+    actions_.emplace_back(SendFrame{rank, encode(frame), true});
   }
 }
 

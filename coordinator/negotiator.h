@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,6 +37,7 @@ namespace kolo::internal {
 struct SendFrame {
   int rank = 0;
   std::string bytes;
+  bool heartbeat = false;  // it says nothing but that this rank is alive
 };
 struct Execute {
   Plan plan;
@@ -146,6 +148,9 @@ class Negotiator {
   std::unique_ptr<Sequencer> root_sequencer_;  // on the root
   std::map<int, Frame> outgoing_;              // by linked rank
   std::vector<Action> actions_;
+  // Farewells of others, and how much of the log is to be followed first: what they have taken part
+  // in may still stand there, as frames and log come by different ways.
+  std::deque<std::pair<Notice, std::uint64_t>> leaving_;
   std::deque<Item> held_;  // by frame; followed when the log says so
   std::deque<std::uint64_t>
       markers_;  // leader: items that the log has no room for; evicted id or 0

@@ -215,7 +215,7 @@ void Sequencer::introduce(UnitOrder& order) {
   order.id = cached.id;
   order.first_sight = true;
   const std::uint32_t set = order.unit->key.process_set;
-  if (slots_ != nullptr && joined_[set].empty()) {
+  if (slots_ != nullptr && joined_[set].empty() && !order.unit->tensors.empty()) {
     const TensorSpec& spec = order.unit->tensors.front();
     order.inlined = payload_may_travel(*order.unit) &&
                     (spec.kind != OpKind::kAllreduce || options_.inline_allreduce);

@@ -104,6 +104,10 @@ std::optional<LogEntry> SlotBoard::next_entry() const {
   return entry_of(word(0, log_offset(slots_) + place).load(std::memory_order_relaxed));
 }
 
+std::uint64_t SlotBoard::log_end() const {
+  return word(0, kLogHeadOffset).load(std::memory_order_acquire);
+}
+
 void SlotBoard::followed() {
   own_word(kFollowedOffset).store(++followed_, std::memory_order_release);
 }

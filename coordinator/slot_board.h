@@ -82,6 +82,8 @@ class SlotBoard {
   // The next entry of the host's log; the same until followed() says that it has been dealt with.
   [[nodiscard]] std::optional<LogEntry> next_entry() const;
   void followed();
+  [[nodiscard]] std::uint64_t followed_count() const { return followed_; }
+  [[nodiscard]] std::uint64_t log_end() const;  // entries that the leader has shown
 
   // ---- The leader --------------------------------------------------------------------------
   struct Announcement {

@@ -17,7 +17,7 @@ void Completions::finish(const RequestPtr& request, const Status& status) {
     }
     queued_.store(true, std::memory_order_release);
   }
-  queue_.ended(*request);
+  units_.ended(*request);
   notify();
   if (has_callbacks() && wake_) wake_();
 }

@@ -1,7 +1,7 @@
 // Completions: the one place where an operation ends. Frees its name, publishes its status, hands
 // its callbacks to the background thread and wakes whoever waits.
 //
-// finish() by the driver only; the rest from any thread.
+// finish() by whoever the request was handed to; the rest from any thread.
 #pragma once
 
 #include <atomic>
@@ -13,15 +13,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/request_state.h"
-#include "core/tensor_queue.h"
 #include "core/trace.h"
+#include "core/unit_table.h"
 
 namespace kolo::internal {
 
 class Completions {
  public:
-  Completions(TensorQueue& queue, const Clock& clock, Logger& logger)
-      : queue_(queue), clock_(clock), logger_(logger) {}
+  Completions(UnitTable& units, const Clock& clock, Logger& logger)
+      : units_(units), clock_(clock), logger_(logger) {}
   void set_trace(Trace* trace) { trace_ = trace; }
   // Called when a callback has been queued.
   void set_callback_wake(std::function<void()> wake) { wake_ = std::move(wake); }
@@ -45,7 +45,7 @@ class Completions {
     Status status;
   };
 
-  TensorQueue& queue_;
+  UnitTable& units_;
   const Clock& clock_;
   Logger& logger_;
   Trace* trace_ = nullptr;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/allocations.h"
 #include "core/completions.h"
 #include "core/context_road.h"
 #include "core/driver.h"
@@ -15,6 +16,7 @@
 #include "core/submissions.h"
 #include "core/tensor_queue.h"
 #include "core/trace.h"
+#include "core/unit_table.h"
 #include "core/validate.h"
 #include "core/wait_policy.h"
 #include "ops/reduction_order.h"
@@ -34,6 +36,7 @@ SequencerOptions sequencer_options(const Config& config) {
   options.fusion.tensor_bytes = static_cast<std::uint64_t>(config.integer("fusion_tensor_bytes"));
   options.stall_warning = milliseconds_or_never(config.integer("stall_warning_ms"));
   options.stall_abort = milliseconds_or_never(config.integer("stall_abort_ms"));
+  options.inline_allreduce = config.text("algorithm") != "ring";
   return options;
 }
 
@@ -50,10 +53,10 @@ std::vector<std::string> host_names_of(const PeerTable& table) {
 }
 
 Executor::Options executor_options(const Config& config, const Road& road) {
-  return {road.rank, static_cast<int>(road.fabric.table.peers.size()),
-          *parse_algorithm(config.text("algorithm"))};
+  return {road.rank, *parse_algorithm(config.text("algorithm"))};
 }
 
+// The channels of every stream, by peer.
 std::vector<std::vector<Channel*>> channels_of(const Fabric& fabric) {
   std::vector<std::vector<Channel*>> channels;
   for (const auto& stream : fabric.channels) {
@@ -61,6 +64,27 @@ std::vector<std::vector<Channel*>> channels_of(const Fabric& fabric) {
     for (const auto& channel : stream) channels.back().push_back(channel.get());
   }
   return channels;
+}
+
+// One set of collectives for each stream, over the best road. Who asks for the ring gets it.
+Executor::Streams streams_of(const Config& config, const Road& road,
+                             const std::vector<std::vector<Channel*>>& channels,
+                             const ReductionOrder& order) {
+  const AlgorithmChoice choice = *parse_algorithm(config.text("algorithm"));
+  const int size = static_cast<int>(road.fabric.table.peers.size());
+  const bool shares = road.memory.window != nullptr && road.memory.window->size() == size &&
+                      choice != AlgorithmChoice::kRing;
+  Executor::Streams streams;
+  for (std::size_t stream = 0; stream < channels.size(); ++stream) {
+    if (shares) {
+      streams.push_back(std::make_unique<WindowCollectives>(
+          *road.memory.window, road.memory.lanes[stream], road.memory.arena.get(), order));
+    } else {
+      streams.push_back(std::make_unique<ChannelCollectives>(
+          Communicator{road.rank, size, channels[stream], &order, 0}, choice));
+    }
+  }
+  return streams;
 }
 
 WaitPolicy wait_policy(const Config& config, int local_size) {
@@ -90,14 +114,18 @@ class JobContext final : public Context {
   int local_rank() const override { return self().local_rank; }
   int local_size() const override { return local_size_; }
   std::string info_json() const override;
+  std::string counters_json() const;
 
-  Result<RequestId> submit(Submission submission) override;
-  Status run(Submission submission) override;
+  Result<void*> allocate(std::size_t bytes) override { return allocations_.allocate(bytes); }
+  Status free(void* memory) override { return allocations_.free(memory); }
+
+  Result<RequestId> submit(const Submission& submission) override;
+  Status run(const Submission& submission) override;
   Status refuse(const Submission& submission, Status why) override;
   Status group_begin(std::string name) override { return submissions_.open_group(std::move(name)); }
   Result<RequestId> group_end() override;
   Status group_run() override;
-  Result<RequestId> prepare(Submission submission) override;
+  Result<RequestId> prepare(const Submission& submission) override;
   Status start(std::span<const RequestId> requests) override;
   Status wait(RequestId request, Nanos limit, bool& done) override;
   Status test(RequestId request, bool& done) override;
@@ -109,9 +137,12 @@ class JobContext final : public Context {
     return road_.fabric.table.peers[static_cast<std::size_t>(road_.rank)];
   }
   Status check(const Submission& submission);
-  Result<RequestPtr> add_to_group(Submission submission);
+  Result<RequestPtr> add_to_group(const Submission& submission);
+  void begin(const RequestPtr& request);
+  Result<bool> publish(const RequestPtr& request, const Submission& submission);
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
-  Result<RequestPtr> find(RequestId id) const;
+  Result<RequestPtr> find(RequestId id);
+  Status end_if_closed();
 
   Config config_;
   std::shared_ptr<Logger> logger_;
@@ -119,12 +150,16 @@ class JobContext final : public Context {
   Road road_;
   int local_size_ = 0;
   std::unique_ptr<Trace> trace_;
+  Allocations allocations_;
+  RequestPool requests_;  // outlives all that shares them
+  UnitTable units_;
   TensorQueue queue_;
   Completions completions_;
+  ReductionOrder order_;
+  std::vector<std::vector<Channel*>> channels_;
   Executor executor_;
   Engine engine_;
   Submissions submissions_;
-  HandleTable handles_;
   std::atomic<bool> shut_down_{false};
   Driver driver_;
 };
@@ -136,17 +171,26 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
       road_(std::move(road)),
       local_size_(count_local(road_)),
       trace_(std::move(trace)),
-      completions_(queue_, clock_, *logger_),
-      executor_(executor_options(config_, road_), channels_of(road_.fabric),
-                ReductionOrder(hosts_of(road_.fabric.table)), completions_, clock_),
+      allocations_(road_.memory.arena.get()),
+      completions_(units_, clock_, *logger_),
+      order_(hosts_of(road_.fabric.table)),
+      channels_(channels_of(road_.fabric)),
+      executor_(executor_options(config_, road_), streams_of(config_, road_, channels_, order_),
+                order_, completions_, clock_),
       engine_(Topology(hosts_of(road_.fabric.table)), road_.rank, road_.fabric.table.generation,
               {sequencer_options(config_),
                std::chrono::milliseconds(config_.integer("peer_timeout_ms")),
                host_names_of(road_.fabric.table)},
-              {queue_, completions_, executor_, *road_.fabric.control, *logger_}, clock_.now()),
-      driver_({engine_, executor_, queue_, completions_, road_.fabric, *road_.poller, clock_,
-               *logger_, trace_.get()},
+              {queue_, units_, completions_, executor_, *road_.fabric.control, *logger_,
+               road_.memory.window.get(), road_.memory.board.get()},
+              clock_.now()),
+      submissions_(requests_),
+      driver_({engine_, executor_, queue_, completions_, units_, road_.fabric,
+               road_.memory.window.get(), *road_.poller, clock_, *logger_, trace_.get()},
               wait_policy(config_, local_size_)) {
+  if (road_.memory.board != nullptr) {
+    units_.use_board(*road_.memory.board, *road_.memory.window, road_.rank);
+  }
   completions_.set_trace(trace_.get());
   completions_.set_callback_wake([this] { road_.poller->wake(); });
   executor_.set_trace(trace_.get());
@@ -169,77 +213,130 @@ Status JobContext::refuse(const Submission& submission, Status why) {
   if (submissions_.in_group()) {
     submissions_.spoil_group(why);
   } else if (queue_.closed().is_ok() && size() > 1 && validate_name(submission.name)) {
-    queue_.command(RefusedUnit{submissions_.refused(submission, why.text())});
-    driver_.notice_queue();
+    UnitPtr unit = submissions_.refused(submission, why.text());
+    if (units_.refuse(unit->key)) {
+      queue_.command(RefusedUnit{std::move(unit)});
+      driver_.notice_queue();
+    }
   }
   return why;
 }
 
-Result<RequestPtr> JobContext::add_to_group(Submission submission) {
-  Result<RequestPtr> group = submissions_.add_to_group(std::move(submission));
+Result<RequestPtr> JobContext::add_to_group(const Submission& submission) {
+  Result<RequestPtr> group = submissions_.add_to_group(submission);
   if (!group) submissions_.spoil_group(group.status());
   return group;
 }
 
-Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
-  const Nanos now = clock_.now();
-  for (const RequestPtr& request : requests) {
-    request->deadline = request->timeout == kNever ? kNever : now + request->timeout;
-    trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, request->unit->key.name, now);
+void JobContext::begin(const RequestPtr& request) {
+  if (request->timeout != kNever) request->deadline = clock_.now() + request->timeout;
+}
+
+// What has slipped in while the context closed ends with it.
+Status JobContext::end_if_closed() {
+  if (!queue_.is_closed()) return Status::ok();
+  const Status status = queue_.closed();
+  for (const RequestPtr& request : units_.give_up(std::nullopt)) {
+    completions_.finish(request, status);
   }
-  KOLO_RETURN_IF_ERROR(queue_.submit(requests));
-  if (wake) driver_.notice_queue();
   return Status::ok();
 }
 
-Result<RequestId> JobContext::submit(Submission submission) {
-  KOLO_RETURN_IF_ERROR(check(submission));
-  const RequestId id = handles_.reserve();
-  if (submissions_.in_group()) {
-    Result<RequestPtr> group = add_to_group(std::move(submission));
-    if (!group) return group.status();
-    handles_.insert(id, *group);
-    return id;
+// Into its slot, if the unit is known and has one.
+Result<bool> JobContext::publish(const RequestPtr& request, const Submission& submission) {
+  if (submission.name.empty()) return false;
+  begin(request);
+  if (trace_ != nullptr) {
+    trace_->record(Trace::Phase::kEnqueue, request->id, submission.name, clock_.now());
   }
-  const RequestPtr request = submissions_.single(std::move(submission));
-  request->id = id;
-  handles_.insert(id, request);
-  const Status status = enqueue({&request, 1}, true);
-  if (status) return id;
-  handles_.erase(id);
+  const Result<bool> published = units_.publish(request, 0, submission);
+  if (published && *published) return end_if_closed().is_ok();
+  return published;
+}
+
+Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
+  for (const RequestPtr& request : requests) {
+    begin(request);
+    trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, request->unit->key.name,
+                clock_.now());
+  }
+  std::vector<RequestPtr> rest;
+  KOLO_RETURN_IF_ERROR(units_.submit(requests, rest));
+  static_cast<void>(end_if_closed().is_ok());
+  if (!rest.empty()) queue_.submit(rest);
+  if (!wake) return Status::ok();
+  if (!rest.empty()) {
+    driver_.notice_queue();
+  } else {
+    driver_.notice_published(requests.back());
+  }
+  return Status::ok();
+}
+
+Result<RequestId> JobContext::submit(const Submission& submission) {
+  KOLO_RETURN_IF_ERROR(check(submission));
+  if (submissions_.in_group()) {
+    const Result<RequestPtr> group = add_to_group(submission);
+    if (!group) return group.status();
+    requests_.give_handle(*group);
+    return (*group)->id;
+  }
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  const RequestPtr request = submissions_.request_of(submission);
+  requests_.give_handle(request);
+  Status status;
+  const Result<bool> published = publish(request, submission);
+  if (!published) {
+    status = published.status();
+  } else if (*published) {
+    driver_.notice_published(request);
+  } else {
+    request->unit = submissions_.unit_of(submission);
+    status = enqueue({&request, 1}, true);
+  }
+  if (status) return request->id;
+  requests_.drop_handle(request->id);
   return status;
 }
 
-Status JobContext::run(Submission submission) {
+Status JobContext::run(const Submission& submission) {
   KOLO_RETURN_IF_ERROR(check(submission));
-  if (submissions_.in_group()) return add_to_group(std::move(submission)).status();
+  if (submissions_.in_group()) return add_to_group(submission).status();
   if (driver_.on_background()) {
     return {StatusCode::kWouldDeadlock,
             "a blocking call inside a callback: pass a request and wait for it elsewhere"};
   }
-  const RequestPtr request = submissions_.single(std::move(submission));
-  request->id = handles_.reserve();
-  KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, false));
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  const RequestPtr request = submissions_.request_of(submission);
+  const Result<bool> published = publish(request, submission);
+  if (!published) return published.status();
+  if (*published) {
+    if (driver_.await_inline(request)) return request->status;
+  } else {
+    request->unit = submissions_.unit_of(submission);
+    KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, false));
+  }
   driver_.drive_until([&] { return request->done(); }, kNever);
   return request->status;
 }
 
 Result<RequestId> JobContext::group_end() {
   UnitPtr refused;
-  Result<RequestPtr> group = submissions_.close_group(refused);
+  const Result<RequestPtr> group = submissions_.close_group(refused);
   if (!group) {
-    if (refused != nullptr && queue_.closed().is_ok() && size() > 1) {
+    if (refused != nullptr && queue_.closed().is_ok() && size() > 1 &&
+        units_.refuse(refused->key)) {
       queue_.command(RefusedUnit{refused});
       driver_.notice_queue();
     }
     return group.status();
   }
-  const RequestPtr request = *std::move(group);
-  request->id = handles_.reserve();
-  handles_.insert(request->id, request);
-  const Status status = enqueue({&request, 1}, true);
+  const RequestPtr& request = *group;
+  requests_.give_handle(request);
+  Status status = queue_.closed();
+  if (status) status = enqueue({&request, 1}, true);
   if (status) return request->id;
-  handles_.erase(request->id);
+  requests_.drop_handle(request->id);
   request->status = status;  // for members' own handles
   request->phase = RequestState::Phase::kDone;
   return status;
@@ -257,7 +354,7 @@ Status JobContext::group_run() {
   return wait(*group, kNever, done);
 }
 
-Result<RequestId> JobContext::prepare(Submission submission) {
+Result<RequestId> JobContext::prepare(const Submission& submission) {
   if (submissions_.in_group()) {
     return refuse(submission, invalid_argument("a persistent operation cannot join a group. End "
                                                "the group first"));
@@ -267,10 +364,10 @@ Result<RequestId> JobContext::prepare(Submission submission) {
     return refuse(submission, invalid_argument("a persistent operation needs a name, by which the "
                                                "ranks pair it"));
   }
-  const RequestPtr request = submissions_.single(std::move(submission));
-  request->id = handles_.reserve();
+  const RequestPtr request = submissions_.request_of(submission);
+  request->unit = submissions_.unit_of(submission);
   request->persistent = true;
-  handles_.insert(request->id, request);
+  requests_.give_handle(request);
   return request->id;
 }
 
@@ -290,13 +387,14 @@ Status JobContext::start(std::span<const RequestId> requests) {
     }
     found.push_back(*std::move(request));
   }
-  return enqueue(found, true);
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  return found.empty() ? Status::ok() : enqueue(found, true);
 }
 
 // ---- Waiting ----------------------------------------------------------------------------------
 
-Result<RequestPtr> JobContext::find(RequestId id) const {
-  RequestPtr request = handles_.find(id);
+Result<RequestPtr> JobContext::find(RequestId id) {
+  RequestPtr request = requests_.find(id);
   if (request != nullptr) return request;
   return invalid_argument("request " + std::to_string(id) +
                           " is unknown: it was released already, or belongs to another context");
@@ -363,7 +461,7 @@ Status JobContext::wait_all(std::span<const RequestId> ids, Nanos limit, std::sp
     done[i] = true;
     const bool has_run = requests[i]->phase == RequestState::Phase::kDone;
     if (has_run && first_error.is_ok()) first_error = requests[i]->status;
-    if (!requests[i]->persistent) handles_.erase(ids[i]);
+    if (!requests[i]->persistent) requests_.drop_handle(ids[i]);
   }
   if (!first_error.is_ok() || !in_progress) return first_error;
   return {StatusCode::kInProgress, "the wait's limit has passed; the operation goes on"};
@@ -372,7 +470,7 @@ Status JobContext::wait_all(std::span<const RequestId> ids, Nanos limit, std::sp
 Status JobContext::release(RequestId id) {
   Result<RequestPtr> request = find(id);
   if (!request) return request.status();
-  handles_.erase(id);
+  requests_.drop_handle(id);
   return Status::ok();
 }
 
@@ -409,6 +507,13 @@ Status JobContext::abort(const std::string& reason) {
 
 // ---- Observing --------------------------------------------------------------------------------
 
+std::string JobContext::counters_json() const {
+  const Window* window = road_.memory.window.get();
+  return "{\"bytes_copied\":" + std::to_string(executor_.bytes_copied()) +
+         ",\"wakeups\":" + std::to_string(window == nullptr ? 0 : window->counters().rings.load()) +
+         ",\"control_frames\":" + std::to_string(engine_.frames_sent()) + "}";
+}
+
 std::string JobContext::info_json() const {
   std::string text = "{\"rank\":" + std::to_string(rank()) + ",\"size\":" + std::to_string(size()) +
                      ",\"local_rank\":" + std::to_string(local_rank()) +
@@ -426,7 +531,7 @@ std::string JobContext::info_json() const {
     text += (first ? "\"" : ",\"") + std::string(row.key) + "\":\"" + config_.text(row.key) + "\"";
     first = false;
   }
-  return text + "}}";
+  return text + "},\"counters\":" + counters_json() + "}";
 }
 
 }  // namespace

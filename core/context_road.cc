@@ -12,15 +12,17 @@
 #include "base/clock.h"
 #include "transport/inproc/inproc_channel.h"
 #include "transport/inproc/inproc_control.h"
+#include "transport/mpi/mpi_fabric.h"
+#include "transport/pmi/pmi_meeting.h"
 #include "transport/tcp/tcp_fabric.h"
 
 namespace kolo::internal {
 namespace {
 
 // Options that must be equal everywhere: rank 0's values count.
-constexpr std::array<std::string_view, 8> kSharedOptions = {
-    "algorithm", "cache_capacity",   "fusion_tensor_bytes", "fusion_threshold_bytes",
-    "streams",   "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms"};
+constexpr std::array<std::string_view, 10> kSharedOptions = {
+    "algorithm", "cache_capacity",   "fusion_tensor_bytes", "fusion_threshold_bytes", "streams",
+    "shm_bytes", "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms",        "transport"};
 
 std::string shared_settings(const Config& config) {
   std::string settings;
@@ -108,24 +110,81 @@ Result<Road> road_of_one(const Config& config, Logger& logger, Road road) {
   return road;
 }
 
-Result<Road> road_over_tcp(Config& config, Logger& logger, Road road) {
-  const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
-  const int size = static_cast<int>(config.integer("size"));
+// Where and how this rank meets the others.
+struct Meeting {
+  JobIdentity identity;
+  std::string endpoint;
+  std::vector<std::string> addresses;  // to listen on
+};
+
+// Under an MPI launcher: its store says it all.
+Result<Meeting> meeting_by_pmi(Config& config, int fd, int size, Nanos limit, Road& road) {
+  std::vector<std::string> addresses;
+  if (config.is_set("addresses")) addresses = addresses_of(config);
+  auto place = meet_by_pmi(fd, road.rank, size, std::move(addresses), limit);
+  if (!place) return place.status();
+  const std::pair<std::string_view, int> found[] = {{"local_rank", place->local_rank},
+                                                    {"local_size", place->local_size},
+                                                    {"host_index", place->host_index},
+                                                    {"host_count", place->host_count}};
+  for (const auto& [key, value] : found) {
+    KOLO_RETURN_IF_ERROR(config.set(key, std::to_string(value)));
+  }
+  road.server = std::move(place->server);
+  return Meeting{place->identity, place->endpoint, place->addresses};
+}
+
+Result<Meeting> meeting_of(Config& config, int size, Nanos limit, Road& road) {
+  const std::string endpoint = config.text("rendezvous");
+  if (config.text("launcher") == "pmi") {
+    if (const auto fd = pmi_fd_of(endpoint)) return meeting_by_pmi(config, *fd, size, limit, road);
+  }
   Result<JobIdentity> identity = identity_of(config);
   if (!identity) return identity.status();
-  std::string endpoint = config.text("rendezvous");
   if (endpoint.empty()) {
     return invalid_argument("a job of " + std::to_string(size) +
                             " ranks needs a place to meet. Start it with kolorun, or set "
                             "KOLO_RENDEZVOUS=host:port, the same for every rank");
   }
-  auto listener = TcpListener::open(addresses_of(config));
-  if (!listener) return listener.status();
   if (road.rank == 0 && !config.is_set("launcher")) {
     auto server = RendezvousServer::start(endpoint, size, *identity, limit);
     if (!server) return server.status();
     road.server = *std::move(server);
   }
+  return Meeting{*identity, endpoint, addresses_of(config)};
+}
+
+// Puts MPI channels in the place of the fabric's.
+Status use_mpi(const std::shared_ptr<MpiWorld>& mpi, int streams, Road& road) {
+  KOLO_RETURN_IF_ERROR(mpi->duplicate());
+  auto channels = mpi_channels(mpi, road.fabric.table, road.rank, streams);
+  if (!channels) return channels.status();
+  road.fabric.channels = *std::move(channels);
+  road.fabric.polled = true;
+  return Status::ok();
+}
+
+std::string name_of(const Road& road, bool by_mpi) {
+  if (road.memory.window == nullptr) return by_mpi ? "mpi" : "tcp";
+  const bool one_host =
+      road.memory.window->size() == static_cast<int>(road.fabric.table.peers.size());
+  return one_host ? "shm" : by_mpi ? "shm+mpi" : "shm+tcp";
+}
+
+Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
+  const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
+  const int size = static_cast<int>(config.integer("size"));
+  auto meeting = meeting_of(config, size, limit, road);
+  if (!meeting) return meeting.status();
+  const bool by_mpi = config.text("transport").ends_with("mpi");
+  std::shared_ptr<MpiWorld> mpi;
+  if (by_mpi) {  // before the ranks meet: who fails here must not keep the others
+    auto world = MpiWorld::start(road.rank, size);
+    if (!world) return world.status();
+    mpi = *std::move(world);
+  }
+  auto listener = TcpListener::open(meeting->addresses);
+  if (!listener) return listener.status();
   const PeerInfo self{road.rank,
                       static_cast<int>(config.integer("host_index")),
                       static_cast<int>(config.integer("local_rank")),
@@ -133,16 +192,31 @@ Result<Road> road_over_tcp(Config& config, Logger& logger, Road road) {
                       static_cast<std::int64_t>(::getpid()),
                       (*listener)->endpoints(),
                       shared_settings(config)};
-  auto client = RendezvousClient::join(endpoint, *identity, size, self, limit);
+  auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit);
   if (!client) return client.status();
   road.client = *std::move(client);
   const PeerTable& table = road.client->table();
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
-  const TcpOptions options{static_cast<int>(config.integer("streams")), {}, limit};
-  auto fabric = tcp_connect(**listener, *identity, table, road.rank, options, *road.poller);
+  const std::string transport = config.text("transport");
+  if (transport.ends_with("mpi") != by_mpi) {
+    return invalid_argument("transport is " + transport +
+                            " on rank 0; set KOLO_TRANSPORT alike for all ranks");
+  }
+  const int streams = static_cast<int>(config.integer("streams"));
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit};
+  auto fabric = tcp_connect(**listener, meeting->identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);
-  road.name = "tcp";
+  if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
+  if (transport != "tcp" && transport != "mpi") {
+    auto memory = share_memory(config, meeting->identity, road.rank, road.fabric, limit, logger);
+    if (!memory) return memory.status();
+    road.memory = *std::move(memory);
+    if (road.memory.window != nullptr) {
+      KOLO_RETURN_IF_ERROR(road.poller->add(road.memory.window->bell()));
+    }
+  }
+  road.name = name_of(road, by_mpi);
   return road;
 }
 
@@ -155,7 +229,7 @@ Result<Road> build_road(Config& config, Logger& logger) {
   if (!poller) return poller.status();
   road.poller = std::make_unique<Poller>(*std::move(poller));
   if (config.integer("size") == 1) return road_of_one(config, logger, std::move(road));
-  return road_over_tcp(config, logger, std::move(road));
+  return road_of_several(config, logger, std::move(road));
 }
 
 }  // namespace kolo::internal

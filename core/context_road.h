@@ -1,6 +1,6 @@
 // Road: everything that connects a context with the other ranks, and how it comes to stand.
 //
-// The one place, with its .cc, where core names concrete back ends.
+// With context_window, the only place where core names concrete back ends.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "core/context_window.h"
 #include "transport/fabric.h"
 #include "transport/poller.h"
 #include "transport/rendezvous/rendezvous.h"
@@ -20,7 +21,8 @@ struct Road {
   std::unique_ptr<RendezvousServer> server;  // rank 0 of a job without launcher
   std::unique_ptr<RendezvousClient> client;  // its end tells the others that this rank left
   Fabric fabric;
-  std::string name;  // "tcp", or "none" for a job of one
+  SharedMemory memory;
+  std::string name;  // "shm", "tcp", "mpi", "shm+tcp", "shm+mpi", or "none" for a job of one
   int rank = 0;
 };
 

@@ -2,12 +2,29 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace kolo::internal {
 namespace {
 
 constexpr Nanos kLongestSleep = 1s;     // a wake-up that was missed heals by itself
 constexpr Nanos kFollowerSleep = 10ms;  // of a waiter while another one drives
+// Between two looks at channels that have no descriptor, once nothing has moved for a while.
+constexpr Nanos kPollPause = 50us;
+constexpr Nanos kFarewellPause = 5ms;
+// How often a driver that waits for shared memory looks at the sockets too: each look is a system
+// call, which would be most of the waiting.
+constexpr int kTurnsBetweenLooks = 64;
+constexpr int kYieldsBetweenLooks = 8;
+// How long a caller waits for a small operation before it begins to drive.
+constexpr int kInlineSpins = 4000;
+constexpr int kInlineYields = 20;
+
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
@@ -31,7 +48,9 @@ void Driver::stop() {
 // ---- The bodies, with drive_ held -------------------------------------------------------------
 
 bool Driver::advance_bodies(Nanos now) {
-  bool moved = parts_.engine.tick(now);
+  // Without shared memory everything comes by the sockets, so they are always read.
+  const bool news = std::exchange(link_news_, false) || parts_.window == nullptr;
+  bool moved = parts_.engine.tick(now, news);
   const Result<bool> executed = parts_.executor.advance();
   if (!executed) {
     parts_.engine.fail(executed.status(), now);
@@ -96,6 +115,22 @@ void Driver::notice_queue() {
   }
 }
 
+void Driver::notice_published(const RequestPtr& request) {
+  if (driven_.load(std::memory_order_seq_cst)) return parts_.poller.wake_driver();
+  parts_.window->set_asleep(true);
+  if (parts_.units.is_ours_to_move(request)) parts_.poller.wake();
+}
+
+bool Driver::await_inline(const RequestPtr& request) {
+  const bool crowded = policy_.next(0ns) != WaitPolicy::Step::kSpin;
+  const int turns = crowded ? kInlineYields : kInlineSpins;
+  for (int turn = 0; turn < turns; ++turn) {
+    if (request->done() || parts_.engine.complete_inline(request)) return true;
+    crowded ? std::this_thread::yield() : pause_core();
+  }
+  return false;
+}
+
 bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {
   bool noticed = false;
   while (!done()) {
@@ -126,7 +161,14 @@ void Driver::drive_once() {
 
 void Driver::enter() {
   driven_.store(true, std::memory_order_seq_cst);
+  if (parts_.window != nullptr) parts_.window->set_asleep(false);
   parts_.poller.disarm();
+}
+
+bool Driver::poll() {
+  const bool news = parts_.poller.poll();
+  link_news_ = link_news_ || news;
+  return news;
 }
 
 void Driver::drive(const std::function<bool()>& done, Nanos deadline) {
@@ -137,36 +179,69 @@ void Driver::drive(const std::function<bool()>& done, Nanos deadline) {
   }
 }
 
-// Nothing moves until something happens: a socket event, a submission, or a time limit. Spins,
-// then yields, then sleeps.
+// Nothing moves until something happens: an event of the poller, a submission, a word of another
+// rank, or a time limit. Spins, then yields, then sleeps.
 void Driver::await_event(Nanos since, Nanos deadline) {
+  // What moves without an event of the poller.
+  const bool shares = parts_.window != nullptr || parts_.fabric.polled;
+  int turn = 0;
   for (Nanos now = since; now < deadline; now = parts_.clock.now()) {
-    if (parts_.poller.poll() || !parts_.queue.empty()) return;
-    if (give_way_.load(std::memory_order_relaxed)) return;
-    switch (policy_.next(now - since)) {
-      case WaitPolicy::Step::kSpin: break;
+    const WaitPolicy::Step step = policy_.next(now - since);
+    const int between = step == WaitPolicy::Step::kSpin ? kTurnsBetweenLooks : kYieldsBetweenLooks;
+    if (!shares || ++turn % between == 0) {
+      if (poll()) return;
+    }
+    if (!parts_.queue.empty() || give_way_.load(std::memory_order_relaxed)) return;
+    if (shares && run_bodies(now)) return;
+    switch (step) {
+      case WaitPolicy::Step::kSpin: pause_core(); break;
       case WaitPolicy::Step::kYield: std::this_thread::yield(); break;
-      case WaitPolicy::Step::kSleep: {
-        const Nanos until =
-            std::min({deadline, parts_.engine.next_deadline(now), now + kLongestSleep});
-        if (parts_.trace != nullptr) parts_.trace->flush();
-        if (until > now) parts_.poller.wait(until - now);
-        return;
-      }
+      case WaitPolicy::Step::kSleep: return sleep(now, deadline);
     }
   }
+}
+
+void Driver::sleep(Nanos now, Nanos deadline) {
+  Window* const window = parts_.window;
+  if (window != nullptr) {
+    window->set_asleep(true);
+    if (run_bodies(now)) return window->set_asleep(false);
+  }
+  const Nanos until = std::min({deadline, parts_.engine.next_deadline(now), now + poll_pause()});
+  if (parts_.trace != nullptr) parts_.trace->flush();
+  if (until > now) parts_.poller.wait(until - now);
+  link_news_ = true;
+  if (window != nullptr) window->set_asleep(false);
+}
+
+// The longest time that the bodies may be left alone.
+Nanos Driver::poll_pause() const {
+  if (!parts_.fabric.polled || crashed_) return kLongestSleep;
+  if (!parts_.executor.idle()) return kPollPause;
+  return parts_.engine.leaving() ? kFarewellPause : kLongestSleep;
 }
 
 // Hands the sockets back to the background thread without waking it, unless there is work that
 // needs no event: the bodies were still moving, or a time limit comes before it wakes by itself.
 void Driver::leave() {
-  while (parts_.poller.poll()) run_bodies(parts_.clock.now());
+  Window* const window = parts_.window;
+  if (window == nullptr) {
+    while (poll()) run_bodies(parts_.clock.now());
+  }
   const Nanos due = parts_.engine.next_deadline(parts_.clock.now());
-  const bool work_left = (moving_ && !parts_.executor.idle()) ||
-                         due.count() < background_until_.load(std::memory_order_relaxed);
   if (parts_.trace != nullptr) parts_.trace->flush();
   parts_.poller.arm();
   driven_.store(false, std::memory_order_seq_cst);
+  // Nobody looks at the words of the others from here on: they ring. What they have written before
+  // that was perhaps not seen.
+  const bool expects = window != nullptr && parts_.units.under_way() > 0;
+  if (expects) {
+    window->set_asleep(true);
+    run_bodies(parts_.clock.now());
+  }
+  const bool work_left = link_news_ || (moving_ && !parts_.executor.idle()) ||
+                         poll_pause() < kLongestSleep ||
+                         due.count() < background_until_.load(std::memory_order_relaxed);
   drive_.unlock();
   parts_.completions.notify();
   if (work_left || !parts_.queue.empty()) parts_.poller.wake();
@@ -186,10 +261,11 @@ void Driver::drive_farewell(Nanos deadline, const Status& late) {
 // ---- The background thread --------------------------------------------------------------------
 
 void Driver::drive_in_background() {
-  constexpr int kYields = 50;  // a peer's answer is often that near
+  const int most = parts_.fabric.polled ? 1000 : 50;  // a peer's answer is often that near
+  link_news_ = true;
   int yields = 0;
-  while (yields < kYields && !give_way_.load(std::memory_order_relaxed)) {
-    if (run_bodies(parts_.clock.now()) || parts_.poller.poll()) {
+  while (yields < most && !give_way_.load(std::memory_order_relaxed)) {
+    if (run_bodies(parts_.clock.now()) || poll()) {
       yields = 0;
     } else if (parts_.executor.idle()) {
       break;
@@ -209,7 +285,7 @@ void Driver::background() {
       enter();
       drive_in_background();
       now = parts_.clock.now();
-      until = std::min(parts_.engine.next_deadline(now), now + kLongestSleep);
+      until = std::min(parts_.engine.next_deadline(now), now + poll_pause());
       background_until_.store(until.count());
       leave();
     } else {

@@ -20,6 +20,7 @@
 #include "core/executor.h"
 #include "core/tensor_queue.h"
 #include "core/trace.h"
+#include "core/unit_table.h"
 #include "core/wait_policy.h"
 #include "transport/fabric.h"
 #include "transport/poller.h"
@@ -33,7 +34,9 @@ class Driver {
     Executor& executor;
     TensorQueue& queue;
     Completions& completions;
+    UnitTable& units;
     Fabric& fabric;
+    Window* window;  // of this host's ranks; null: they share nothing
     Poller& poller;
     const Clock& clock;
     Logger& logger;
@@ -50,6 +53,11 @@ class Driver {
   // Something is in the queue: wakes the driver if it sleeps, or the background thread if there is
   // no driver.
   void notice_queue();
+  // A request was published in its slot. The other ranks ring when they come; if they are all there
+  // already, it is this rank's turn, and somebody here must move.
+  void notice_published(const RequestPtr& request);
+  // Waits a moment for an inline request without driving. True if it is complete.
+  bool await_inline(const RequestPtr& request);
   // Drives, or lets another thread drive, until `done` or `deadline`. False: the deadline passed.
   bool drive_until(const std::function<bool()>& done, Nanos deadline);
   // One bounded attempt to move things, if nobody else drives.
@@ -66,6 +74,9 @@ class Driver {
   void enter();
   void drive(const std::function<bool()>& done, Nanos deadline);
   void await_event(Nanos since, Nanos deadline);
+  void sleep(Nanos now, Nanos deadline);
+  [[nodiscard]] Nanos poll_pause() const;
+  bool poll();
   void leave();
   void background();
   void drive_in_background();
@@ -77,8 +88,9 @@ class Driver {
   std::atomic<bool> give_way_{false};            // drive_farewell wants to drive
   std::atomic<Nanos::rep> background_until_{0};  // when the background thread wakes by itself
   std::atomic<bool> stopping_{false};
-  bool moving_ = false;   // what the bodies last said
-  bool crashed_ = false;  // a Bug was caught: the bodies do not run again
+  bool moving_ = false;    // what the bodies last said
+  bool link_news_ = true;  // a socket event may not have been followed by a look at the link
+  bool crashed_ = false;   // a Bug was caught: the bodies do not run again
   std::thread background_;
   std::thread::id background_id_;
 };

@@ -11,16 +11,36 @@ constexpr Nanos kBetweenLooks = 1ms;  // at time limits, which cost a walk over 
 
 }  // namespace
 
-bool Engine::tick(Nanos now) {
+Engine::Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
+               const Parts& parts, Nanos now)
+    : topology_(topology),
+      negotiator_(topology, rank, generation, options.sequencer, {parts.board, this}),
+      host_names_(options.host_names),
+      liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
+      parts_(parts),
+      gather_([&executor = parts.executor](RequestState& request,
+                                           UnitTable::Contributions contributions) {
+        executor.gather_from_slots(request, contributions);
+      }),
+      board_ranks_(topology.ranks_of_host(topology.host_of(rank))),
+      group_planner_(options.sequencer.fusion) {}
+
+bool Engine::tick(Nanos now, bool link_may_have_news) {
   bool moved = take_commands(now);
-  moved = take_events(now) || moved;
-  if (now >= next_look_) keep_time(now);
-  return act(now) || moved;
+  if (link_may_have_news) moved = take_events(now) || moved;
+  const bool looked = now >= next_look_;
+  if (looked) keep_time(now);
+  if (moved || looked) moved = act(now) || moved;
+  return parts_.board != nullptr && run_slots(now) ? true : moved;
 }
 
 // After the events, so that a rank that was itself held up hears first what waits for it.
 void Engine::keep_time(Nanos now) {
   next_look_ = now + kBetweenLooks;
+  watch_window();
+  if (parts_.units.next_deadline() <= now) {
+    for (const UnitKey& key : parts_.units.take_expired(now)) negotiator_.expire_slot(key);
+  }
   if (next_due(now) <= now) {
     due_ = kNever;
     negotiator_.tick(now);
@@ -32,6 +52,17 @@ void Engine::keep_time(Nanos now) {
                    " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
                    "only slow");
   }
+}
+
+// A process that has died is known here before its sockets say so.
+void Engine::watch_window() {
+  if (parts_.window == nullptr) return;
+  const int place = parts_.window->lost();
+  if (place < 0) return;
+  const int rank = board_ranks_[static_cast<std::size_t>(place)];
+  lose(rank,
+       "its process ended without taking leave (kolo_shutdown); see the output of that rank "
+       "for the cause");
 }
 
 void Engine::lose(int rank, const std::string& how) {
@@ -95,6 +126,7 @@ bool Engine::act(Nanos now) {
     if (auto* send = std::get_if<SendFrame>(&action)) {
       // A link that is gone says so through poll(); what is over its bound breaks the context.
       const Status sent = parts_.link.send(send->rank, send->bytes);
+      if (!send->heartbeat) frames_sent_.fetch_add(1, std::memory_order_relaxed);
       if (sent.code() == StatusCode::kResource) negotiator_.fail(sent);
     } else if (auto* run = std::get_if<Execute>(&action)) {
       execute(std::move(run->plan), now);
@@ -105,6 +137,7 @@ bool Engine::act(Nanos now) {
     } else if (auto* left = std::get_if<RankLeft>(&action)) {
       leaving_ = true;
       parts_.queue.close(left->status);
+      end_published(left->process_set, left->status);
       parts_.executor.end_beyond(left->process_set, left->through, left->status);
     } else if (auto* broken = std::get_if<Broken>(&action)) {
       break_with(broken->status);
@@ -126,7 +159,6 @@ void Engine::execute(Plan plan, Nanos now) {
       const auto it = negotiating_.find(planned.ticket);
       KOLO_CHECK(it != negotiating_.end());
       request = it->second;  // stays known here until it is in other hands
-      ++operations_;
       trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
       request->tensors_left = planned.unit->tensors.size();
       if (request->tensors_left == 0) {
@@ -140,17 +172,17 @@ void Engine::execute(Plan plan, Nanos now) {
     }
   }
   for (const auto& cut : plan.cuts) {
-    OrderedOperation ordered;
+    OrderedOperation* ordered = nullptr;
     for (const std::uint32_t place : cut) {
       KOLO_CHECK(place < places.size());
       const Place& at = places[place];
       // Of a process set without this rank, or complete already.
       if (at.unit->run == 0 || !at.unit->payloads.empty()) continue;
-      ordered.process_set = at.unit->unit->key.process_set;
-      ordered.run = at.unit->run;
-      ordered.tensors.push_back({at.request, at.index});
+      if (ordered == nullptr) ordered = &parts_.executor.enqueue();
+      ordered->process_set = at.unit->unit->key.process_set;
+      ordered->run = at.unit->run;
+      ordered->tensors.push_back({at.request, at.index});
     }
-    if (!ordered.tensors.empty()) parts_.executor.enqueue(std::move(ordered));
   }
   for (const PlannedUnit& planned : plan.units) negotiating_.erase(planned.ticket);
 }
@@ -166,8 +198,114 @@ void Engine::finish(Ticket ticket, const Status& status) {
 void Engine::break_with(const Status& cause) {
   parts_.queue.close(cause);
   parts_.executor.end_all(cause);
+  end_published(std::nullopt, cause);
   for (auto& [ticket, request] : std::exchange(negotiating_, {})) {
     if (!request->done()) parts_.completions.finish(request, cause);
+  }
+}
+
+// ---- Slots ------------------------------------------------------------------------------------
+
+bool Engine::complete_inline(const RequestPtr& request) {
+  if (!parts_.units.complete(request, gather_)) return false;
+  parts_.completions.finish(request, Status::ok());
+  return true;
+}
+
+bool Engine::run_slots(Nanos now) {
+  bool moved = false;
+  while (const RequestPtr request = parts_.units.complete_any(gather_)) {
+    parts_.completions.finish(request, Status::ok());
+    moved = true;
+  }
+  if (negotiator_.order_slots(now)) {
+    parts_.window->ring_all();
+    moved = true;
+  }
+  while (true) {
+    LogEntry entry;
+    const Negotiator::Step step = negotiator_.follow_log(entry);
+    if (step == Negotiator::Step::kNone) return moved;
+    moved = true;
+    if (step == Negotiator::Step::kItem) {
+      act(now);
+    } else {
+      take_ordered(entry, now);
+    }
+  }
+}
+
+// The next unit of a cut. All units of a cut are of one process set.
+void Engine::take_ordered(const LogEntry& entry, Nanos now) {
+  const RequestPtr request = parts_.units.ordered(entry.slot, entry.id);
+  if (request != nullptr) {
+    trace_phase(trace_, Trace::Phase::kOrdered, request->id, request->unit->key.name, now);
+    const std::uint32_t process_set = request->unit->key.process_set;
+    if (cut_run_ == 0) cut_run_ = negotiator_.count_run(process_set);
+    if (request->unit->group) {
+      enqueue_group(request, cut_run_);
+    } else {
+      if (cut_ == nullptr) {
+        cut_ = &parts_.executor.enqueue();
+        cut_->process_set = process_set;
+        cut_->run = cut_run_;
+      }
+      cut_->tensors.push_back({request, 0});
+    }
+  }
+  if (!entry.ends_cut) return;
+  cut_ = nullptr;
+  cut_run_ = 0;
+}
+
+// A group has its log entry for itself, and is cut the same way on all ranks.
+void Engine::enqueue_group(const RequestPtr& group, std::uint64_t run) {
+  const Unit& unit = *group->unit;
+  group_items_.clear();
+  for (const TensorSpec& spec : unit.tensors) {
+    group_items_.push_back(fusion_item(unit.key.process_set, spec));
+  }
+  const auto cut_of = group_planner_.assign(group_items_);
+  for (std::uint32_t cut = 0; cut < group_planner_.cuts(); ++cut) {
+    OrderedOperation& ordered = parts_.executor.enqueue();
+    ordered.process_set = unit.key.process_set;
+    ordered.run = run;
+    for (std::size_t i = 0; i < cut_of.size(); ++i) {
+      if (cut_of[i] == cut) ordered.tensors.push_back({group, i});
+    }
+  }
+}
+
+void Engine::learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) {
+  auto [place, is_new] = members_.try_emplace(unit->key.process_set);
+  if (is_new) {
+    const std::vector<int>& ranks = topology_.ranks_of_set(unit->key.process_set);
+    for (std::size_t member = 0; member < board_ranks_.size(); ++member) {
+      if (std::find(ranks.begin(), ranks.end(), board_ranks_[member]) != ranks.end()) {
+        place->second.push_back(static_cast<int>(member));
+      }
+    }
+  }
+  parts_.units.learn(id, slot, inlined, unit, place->second);
+}
+
+std::optional<SlotSubmission> Engine::forgotten(std::uint64_t id, const UnitKey& key) {
+  RequestPtr completed;
+  RequestPtr request = parts_.units.forget(key, id, gather_, completed);
+  if (completed != nullptr) parts_.completions.finish(completed, Status::ok());
+  if (request == nullptr) return std::nullopt;
+  const SlotSubmission submission{request->id, request->unit, request->deadline};
+  negotiating_.emplace(request->id, std::move(request));
+  return submission;
+}
+
+// What is published in slots and neither complete nor ordered will not be any more.
+void Engine::end_published(std::optional<std::uint32_t> process_set, const Status& status) {
+  while (const RequestPtr request = parts_.units.complete_any(gather_)) {
+    parts_.completions.finish(request, Status::ok());
+  }
+  for (const RequestPtr& request : parts_.units.give_up(process_set)) {
+    parts_.completions.finish(request, status);
   }
 }
 

@@ -1,11 +1,18 @@
 // Engine: the control body of a context. Takes what callers have queued, speaks with the other
 // ranks through the negotiator, and hands ordered operations to the executor.
 //
-// tick() never blocks. Threads: the driver only.
+// Where the ranks of the host share memory, known units go through slots: callers publish them
+// (core/unit_table.h), and the engine completes them, orders them on the leader, and follows the
+// host's log.
+//
+// tick() never blocks. Threads: the driver only, but for complete_inline().
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,18 +23,23 @@
 #include "core/completions.h"
 #include "core/executor.h"
 #include "core/tensor_queue.h"
+#include "core/unit_table.h"
 #include "transport/control_link.h"
+#include "transport/window.h"
 
 namespace kolo::internal {
 
-class Engine {
+class Engine final : private SlotUser {
  public:
   struct Parts {  // all outlive the engine
     TensorQueue& queue;
+    UnitTable& units;
     Completions& completions;
     Executor& executor;
     ControlLink& link;
     Logger& logger;
+    Window* window = nullptr;    // of this host's ranks; null: they share nothing
+    SlotBoard* board = nullptr;  // in the window
   };
 
   struct Options {
@@ -37,30 +49,33 @@ class Engine {
   };
 
   Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
-         const Parts& parts, Nanos now)
-      : negotiator_(topology, rank, generation, options.sequencer),
-        host_names_(options.host_names),
-        liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
-        parts_(parts) {}
+         const Parts& parts, Nanos now);
 
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  // One pass over everything that is there now. True if anything moved.
-  bool tick(Nanos now);
+  // One pass over everything that is there now; over the control link only if `link_may_have_news`.
+  // True if anything moved.
+  bool tick(Nanos now, bool link_may_have_news);
+  // A request that was published in its slot: ends it if all ranks have published. Any thread.
+  bool complete_inline(const RequestPtr& request);
   // An error of the executor: the context ends with it, and the other ranks are told.
   void fail(const Status& cause, Nanos now);
   // Ends everything here with `cause`, and nothing else.
   void break_with(const Status& cause);
 
+  // Control frames that this rank has sent, heartbeats apart. Any thread.
+  [[nodiscard]] std::uint64_t frames_sent() const {
+    return frames_sent_.load(std::memory_order_relaxed);
+  }
+
   // When tick() has something to do without any event, at the latest.
   [[nodiscard]] Nanos next_deadline(Nanos now) {
-    return std::min(next_due(now), liveness_.next_deadline());
+    return std::min({next_due(now), liveness_.next_deadline(), parts_.units.next_deadline()});
   }
   [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
   // Some rank (perhaps this one) has said goodbye.
   [[nodiscard]] bool leaving() const { return leaving_; }
   [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
-  [[nodiscard]] std::uint64_t operations() const { return operations_; }
 
  private:
   bool take_commands(Nanos now);
@@ -74,6 +89,16 @@ class Engine {
   void execute(Plan plan, Nanos now);
   void finish(Ticket ticket, const Status& status);
 
+  // Slots.
+  bool run_slots(Nanos now);
+  void take_ordered(const LogEntry& entry, Nanos now);
+  void enqueue_group(const RequestPtr& group, std::uint64_t run);
+  void end_published(std::optional<std::uint32_t> process_set, const Status& status);
+  void watch_window();
+  void learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) override;
+  std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) override;
+
+  Topology topology_;
   Negotiator negotiator_;
   std::vector<std::string> host_names_;
   Liveness liveness_;
@@ -84,7 +109,14 @@ class Engine {
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
   bool leaving_ = false;
   bool said_goodbye_ = false;
-  std::uint64_t operations_ = 0;
+  std::atomic<std::uint64_t> frames_sent_{0};
+  UnitTable::Use gather_;                              // how an inline unit gets its result
+  std::vector<int> board_ranks_;                       // of the job, by rank of the board
+  std::map<std::uint32_t, std::vector<int>> members_;  // of process sets, as ranks of the board
+  FusionPlanner group_planner_;
+  std::vector<FusionItem> group_items_;  // scratch
+  OrderedOperation* cut_ = nullptr;      // being put together from the log
+  std::uint64_t cut_run_ = 0;
 };
 
 }  // namespace kolo::internal

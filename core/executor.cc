@@ -19,37 +19,48 @@ std::optional<std::string> Executor::payload_of(const RequestState& request) con
   return std::string(static_cast<const char*>(request.buffers.front().input), spec.count * size);
 }
 
-Executor::Executor(const Options& options, std::vector<std::vector<Channel*>> channels,
-                   ReductionOrder order, Completions& completions, const Clock& clock)
-    : options_(options), order_(std::move(order)), completions_(completions), clock_(clock) {
-  for (auto& of_stream : channels) {
-    streams_.push_back(std::make_unique<Stream>());
-    streams_.back()->channels = std::move(of_stream);
+Executor::Executor(const Options& options, Streams streams, const ReductionOrder& order,
+                   Completions& completions, const Clock& clock)
+    : options_(options), order_(order), completions_(completions), clock_(clock) {
+  KOLO_CHECK(!streams.empty());
+  for (auto& collectives : streams) {
+    streams_.emplace_back();
+    streams_.back().collectives = std::move(collectives);
   }
-  KOLO_CHECK(!streams_.empty());
 }
 
-void Executor::enqueue(OrderedOperation operation) { waiting_.push_back(std::move(operation)); }
+OrderedOperation& Executor::enqueue() {
+  OrderedOperation& place = waiting_.push();
+  place.tensors.clear();
+  return place;
+}
 
-void Executor::complete(const RequestPtr& request, const std::vector<std::string>& payloads) {
-  const TensorSpec& spec = request->unit->tensors.front();
-  if (trace_ != nullptr) {
-    trace_->record(Trace::Phase::kStart, request->id, request->unit->key.name, clock_.now());
-  }
-  void* const output = request->buffers.front().output;
+void Executor::gather(GatheredCollectives& gathered, RequestState& request,
+                      std::span<const std::byte* const> contributions) {
+  const TensorSpec& spec = request.unit->tensors.front();
+  trace_phase(trace_, Trace::Phase::kStart, request.id, request.unit->key.name, clock_.now());
+  void* const output = request.buffers.front().output;
   const std::size_t bytes = spec.count * element_bytes(spec.dtype);
   switch (spec.kind) {
     case OpKind::kAllreduce:
-      gathered_.allreduce(order_, {nullptr, output, spec.count, spec.prescale, spec.postscale},
-                          spec.dtype, spec.op, payloads);
+      gathered.allreduce(order_, {nullptr, output, spec.count, spec.prescale, spec.postscale},
+                         spec.dtype, spec.op, contributions);
       break;
-    case OpKind::kAllgather: gathered_.allgather(output, bytes, payloads); break;
+    case OpKind::kAllgather: gathered.allgather(output, bytes, contributions); break;
     case OpKind::kBroadcast:
-      gathered_.broadcast(output, bytes, payloads[static_cast<std::size_t>(spec.root)]);
+      gathered.broadcast(output, bytes, contributions[static_cast<std::size_t>(spec.root)]);
       break;
     case OpKind::kBarrier: break;
   }
-  request->tensors_left = 0;
+  request.tensors_left = 0;
+}
+
+void Executor::complete(const RequestPtr& request, const std::vector<std::string>& payloads) {
+  contributions_.clear();
+  for (const std::string& payload : payloads) {
+    contributions_.push_back(reinterpret_cast<const std::byte*>(payload.data()));
+  }
+  gather(gathered_, *request, contributions_);
   completions_.finish(request, Status::ok());
 }
 
@@ -57,79 +68,73 @@ void Executor::complete(const RequestPtr& request, const std::vector<std::string
 // of every channel serve the same operations in the same order.
 void Executor::start_waiting() {
   while (!waiting_.empty()) {
-    Stream& stream = *streams_[started_ % streams_.size()];
+    Stream& stream = streams_[started_ % streams_.size()];
     if (stream.running != nullptr) return;
-    OrderedOperation next = std::move(waiting_.front());
-    waiting_.pop_front();
-    start(stream, std::move(next));
+    std::swap(stream.ordered, waiting_.front());
+    waiting_.pop();
+    start(stream);
   }
 }
 
-void Executor::start(Stream& stream, OrderedOperation ordered) {
+void Executor::start(Stream& stream) {
   ++started_;
-  if (!stream.given_up.is_ok()) return end(ordered, stream.given_up);
-  stream.ordered = std::move(ordered);
+  if (!stream.given_up.is_ok()) return end(stream.ordered, stream.given_up);
   if (trace_ != nullptr) {
     const Nanos now = clock_.now();
     for (const auto& tensor : stream.ordered.tensors) {
       trace_->record(Trace::Phase::kStart, tensor.request->id, tensor.request->unit->key.name, now);
     }
   }
-  stream.running = &start_collective(stream, stream.ordered);
+  stream.running = &start_collective(stream);
   ++running_;
 }
 
-Operation& Executor::start_collective(Stream& stream, const OrderedOperation& ordered) {
-  const Communicator communicator{options_.rank, options_.size, stream.channels, &order_,
-                                  static_cast<std::uint32_t>(started_)};
-  const auto& tensor = ordered.tensors.front();
+Operation& Executor::start_collective(Stream& stream) {
+  const auto sequence = static_cast<std::uint32_t>(started_);
+  const auto& tensor = stream.ordered.tensors.front();
   const TensorSpec& spec = tensor.request->unit->tensors[tensor.index];
   const TensorBuffers& buffers = tensor.request->buffers[tensor.index];
   const std::size_t bytes = spec.count * element_bytes(spec.dtype);
+  Collectives& collectives = *stream.collectives;
   switch (spec.kind) {
-    case OpKind::kAllreduce: return start_allreduce(stream, communicator, ordered);
+    case OpKind::kAllreduce: return start_allreduce(stream);
     case OpKind::kAllgather:
-      return stream.operations.start_allgather(communicator, buffers.input, buffers.output, bytes);
+      return collectives.start_allgather(sequence, buffers.input, buffers.output, bytes);
     case OpKind::kBroadcast:
-      return stream.operations.start_broadcast(communicator, spec.root, buffers.input,
-                                               buffers.output, bytes);
-    case OpKind::kBarrier: return stream.operations.start_barrier(communicator);
+      return collectives.start_broadcast(sequence, spec.root, buffers.input, buffers.output, bytes);
+    case OpKind::kBarrier: return collectives.start_barrier(sequence);
   }
   KOLO_CHECK(false);
 }
 
-Operation& Executor::start_allreduce(Stream& stream, const Communicator& communicator,
-                                     const OrderedOperation& ordered) {
-  const auto& first = ordered.tensors.front();
+Operation& Executor::start_allreduce(Stream& stream) {
+  const auto& first = stream.ordered.tensors.front();
   const TensorSpec& first_spec = first.request->unit->tensors[first.index];
   pieces_.clear();
-  std::size_t bytes = 0;
-  for (const auto& tensor : ordered.tensors) {
+  for (const auto& tensor : stream.ordered.tensors) {
     const TensorSpec& spec = tensor.request->unit->tensors[tensor.index];
     const TensorBuffers& buffers = tensor.request->buffers[tensor.index];
     pieces_.push_back({buffers.input, buffers.output, spec.count, spec.prescale, spec.postscale});
-    bytes += spec.count * element_bytes(spec.dtype);
   }
-  const Algorithm algorithm = select_allreduce(options_.algorithm, bytes, options_.size);
-  return stream.operations.start_allreduce(algorithm, communicator, pieces_, first_spec.dtype,
-                                           first_spec.op);
+  return stream.collectives->start_allreduce(static_cast<std::uint32_t>(started_), pieces_,
+                                             first_spec.dtype, first_spec.op);
 }
 
 Result<bool> Executor::advance() {
   bool moved = false;
   start_waiting();
-  for (auto& stream : streams_) {
-    if (stream->running == nullptr) continue;
-    Result<Progress> progress = stream->running->advance();
+  for (Stream& stream : streams_) {
+    if (stream.running == nullptr) continue;
+    const Result<Progress> progress = stream.running->advance();
     if (!progress) {
-      stream->given_up = progress.status();
-      finish(*stream, stream->given_up);
-      if (stream->given_up.code() != StatusCode::kAborted) return stream->given_up;
+      stream.given_up = progress.status();
+      finish(stream, stream.given_up);
+      if (stream.given_up.code() != StatusCode::kAborted) return stream.given_up;
       moved = true;
       continue;
     }
     moved = moved || *progress != Progress::kBlocked;
-    if (*progress == Progress::kDone) finish(*stream, Status::ok());
+    if (*progress == Progress::kDone) finish(stream, Status::ok());
   }
   return moved;
 }
@@ -137,12 +142,14 @@ Result<bool> Executor::advance() {
 void Executor::finish(Stream& stream, const Status& status) {
   stream.running = nullptr;
   --running_;
-  const OrderedOperation ordered = std::exchange(stream.ordered, {});
-  end(ordered, status);
+  std::uint64_t bytes = 0;
+  for (const Stream& each : streams_) bytes += each.collectives->bytes_copied();
+  bytes_copied_.store(bytes, std::memory_order_relaxed);
+  end(stream.ordered, status);
 }
 
 // A request ends when its last tensor has, or with the first error.
-void Executor::end(const OrderedOperation& ordered, const Status& status) {
+void Executor::end(OrderedOperation& ordered, const Status& status) {
   for (const auto& tensor : ordered.tensors) {
     RequestState& request = *tensor.request;
     if (request.tensors_left == 0) continue;  // has ended with an error before
@@ -150,37 +157,42 @@ void Executor::end(const OrderedOperation& ordered, const Status& status) {
     request.tensors_left = 0;
     completions_.finish(tensor.request, status);
   }
+  ordered.tensors.clear();
 }
 
 void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status) {
   const auto beyond = [&](const OrderedOperation& ordered) {
     return ordered.process_set == process_set && ordered.run > through;
   };
-  for (auto& stream : streams_) {
-    if (stream->running == nullptr || !beyond(stream->ordered)) continue;
-    stream->running->cancel();
-    stream->given_up = status;
-    finish(*stream, status);
+  for (Stream& stream : streams_) {
+    if (stream.running == nullptr || !beyond(stream.ordered)) continue;
+    stream.running->cancel();
+    stream.given_up = status;
+    finish(stream, status);
   }
-  std::deque<OrderedOperation> kept;
-  for (OrderedOperation& ordered : waiting_) {
+  for (std::size_t left = waiting_.size(); left > 0; --left) {
+    OrderedOperation ordered = std::exchange(waiting_.front(), {});
+    waiting_.pop();
     if (beyond(ordered)) {
       end(ordered, status);
     } else {
-      kept.push_back(std::move(ordered));
+      enqueue() = std::move(ordered);
     }
   }
-  waiting_ = std::move(kept);
 }
 
 void Executor::end_all(const Status& status) {
-  for (auto& stream : streams_) {
-    if (stream->running == nullptr) continue;
-    stream->running->cancel();
-    stream->given_up = status;
-    finish(*stream, status);
+  for (Stream& stream : streams_) {
+    if (stream.running == nullptr) continue;
+    stream.running->cancel();
+    stream.given_up = status;
+    finish(stream, status);
   }
-  for (const OrderedOperation& ordered : std::exchange(waiting_, {})) end(ordered, status);
+  while (!waiting_.empty()) {
+    OrderedOperation ordered = std::exchange(waiting_.front(), {});
+    waiting_.pop();
+    end(ordered, status);
+  }
 }
 
 }  // namespace kolo::internal

@@ -1,21 +1,22 @@
-// Executor: runs ordered operations over the streams of channels. Operations start in the order in
-// which they are given, the n-th on stream n modulo the number of streams, and may end in any.
+// Executor: runs ordered operations over its streams. Operations start in the order in which they
+// are given, the n-th on stream n modulo the number of streams, and may end in any.
 //
-// advance() never blocks. Threads: the driver only.
+// advance() never blocks. Threads: the driver only, but for the gathered collectives, see there.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "coordinator/member.h"
 #include "core/completions.h"
+#include "core/recycled_queue.h"
 #include "core/request_state.h"
+#include "ops/collectives.h"
 #include "ops/gathered.h"
-#include "ops/operation_set.h"
 #include "ops/reduction_order.h"
 
 namespace kolo::internal {
@@ -35,23 +36,31 @@ class Executor {
  public:
   struct Options {
     int rank = 0;
-    int size = 1;
     AlgorithmChoice algorithm = AlgorithmChoice::kAuto;
   };
+  using Streams = std::vector<std::unique_ptr<Collectives>>;  // at least one
 
-  // `channels[stream][peer]`, this rank's own entry null; they outlive the executor.
-  Executor(const Options& options, std::vector<std::vector<Channel*>> channels,
-           ReductionOrder order, Completions& completions, const Clock& clock);
+  // `order` of all ranks outlives the executor.
+  Executor(const Options& options, Streams streams, const ReductionOrder& order,
+           Completions& completions, const Clock& clock);
 
   void set_trace(Trace* trace) { trace_ = trace; }
   // The bytes of a single small tensor that may travel with the word of its readiness: this rank's
   // contribution. Nothing for larger tensors, for groups, and where the ring was asked for: a
   // tensor must not change its order of additions once it is known.
   [[nodiscard]] std::optional<std::string> payload_of(const RequestState& request) const;
-  void enqueue(OrderedOperation operation);
-  // A single tensor of which every rank's bytes are here, in rank order: ends the request.
+  // A place at the end of the line, to be filled in; it is empty.
+  OrderedOperation& enqueue();
+
+  // A single tensor of which every rank's bytes lie in the slots, in rank order: its result. One
+  // caller at a time, who need not be the driver; the request is then to be finished.
+  void gather_from_slots(RequestState& request, std::span<const std::byte* const> contributions) {
+    gather(slot_gathered_, request, contributions);
+  }
+  // A single tensor whose bytes came with the order; ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
-  // True if anything moved. An error is an operation's: it has ended with it, and its channels are
+
+  // True if anything moved. An error is an operation's: it has ended with it, and its stream is
   // broken. That a peer has taken leave is no such error: it ends the operation that waits for the
   // peer and what comes later on its stream, and the peer's word of how far it went follows.
   Result<bool> advance();
@@ -60,36 +69,42 @@ class Executor {
   void end_all(const Status& status);
 
   [[nodiscard]] bool idle() const { return running_ == 0 && waiting_.empty(); }
-  [[nodiscard]] std::uint64_t started() const { return started_; }
+  // Into and out of shared memory, by operations that have ended. Any thread.
+  [[nodiscard]] std::uint64_t bytes_copied() const {
+    return bytes_copied_.load(std::memory_order_relaxed);
+  }
 
  private:
   struct Stream {
-    std::vector<Channel*> channels;
-    OperationSet operations;
+    std::unique_ptr<Collectives> collectives;
     Operation* running = nullptr;
-    Status given_up;  // why its channels serve no operation any more
+    Status given_up;  // why it serves no operation any more
     OrderedOperation ordered;
   };
 
+  void gather(GatheredCollectives& gathered, RequestState& request,
+              std::span<const std::byte* const> contributions);
   void start_waiting();
-  void start(Stream& stream, OrderedOperation ordered);
-  Operation& start_collective(Stream& stream, const OrderedOperation& ordered);
-  Operation& start_allreduce(Stream& stream, const Communicator& communicator,
-                             const OrderedOperation& ordered);
+  void start(Stream& stream);
+  Operation& start_collective(Stream& stream);
+  Operation& start_allreduce(Stream& stream);
   void finish(Stream& stream, const Status& status);
-  void end(const OrderedOperation& ordered, const Status& status);
+  void end(OrderedOperation& ordered, const Status& status);
 
   Options options_;
-  ReductionOrder order_;
+  const ReductionOrder& order_;
   Completions& completions_;
   const Clock& clock_;
   Trace* trace_ = nullptr;
-  std::vector<std::unique_ptr<Stream>> streams_;
-  std::deque<OrderedOperation> waiting_;
+  std::vector<Stream> streams_;
+  RecycledQueue<OrderedOperation> waiting_;
   GatheredCollectives gathered_;
-  std::vector<Piece> pieces_;  // scratch
+  GatheredCollectives slot_gathered_;
+  std::vector<const std::byte*> contributions_;  // scratch
+  std::vector<Piece> pieces_;                    // scratch
   std::size_t running_ = 0;
   std::uint64_t started_ = 0;
+  std::atomic<std::uint64_t> bytes_copied_{0};
 };
 
 }  // namespace kolo::internal

@@ -1,10 +1,10 @@
-// A submission (what a caller asks for) and the shapes in which it travels through core.
+// A submission: what a caller asks for. A view of its arguments, valid during the call.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
+#include <span>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -17,15 +17,15 @@ using CompletionCallback = std::function<void(const Status&)>;
 
 struct Submission {
   OpKind kind = OpKind::kAllreduce;
-  std::string name;  // empty: the next sequence number of the process set (or of the open group)
+  std::string_view name;  // empty: the next sequence number of the process set or the open group
   const void* input = nullptr;  // [count] elements; barrier: none
   void* output = nullptr;       // [count]; allgather: [count * size]; may equal input (in place)
   std::size_t count = 0;        // elements of this rank's input
   DataType dtype = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;     // allreduce
-  int root = 0;                     // broadcast
-  bool has_shape = false;           // else one dimension of `count`
-  std::vector<std::int64_t> shape;  // empty with has_shape: a scalar
+  ReduceOp op = ReduceOp::kSum;         // allreduce
+  int root = 0;                         // broadcast
+  bool has_shape = false;               // else one dimension of `count`
+  std::span<const std::int64_t> shape;  // empty with has_shape: a scalar
   double prescale = 1.0;
   double postscale = 1.0;
   Nanos timeout = kNever;  // from submission until it starts: over, it fails on all ranks

@@ -1,14 +1,17 @@
-// RequestState: one submission from its call to its completion, and HandleTable: ids for them.
+// RequestState: one submission from its call to its completion; RequestPtr, a share in it; and
+// RequestPool, which keeps them for reuse and finds them by id.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/unit.h"
@@ -16,13 +19,16 @@
 
 namespace kolo::internal {
 
+class RequestPool;
+struct UnitEntry;
+
 struct TensorBuffers {
   const void* input = nullptr;
   void* output = nullptr;
 };
 
-// Written by the submitting thread until it is queued, then by the driver until `phase` is kDone;
-// `status` may be read once kDone has been seen.
+// Written by the submitting thread until it is queued or published, then by the driver until
+// `phase` is kDone; `status` may be read once kDone has been seen.
 struct RequestState {
   enum class Phase : int { kIdle, kOpen, kRunning, kDone };  // kOpen: its group is not ended yet
 
@@ -34,35 +40,120 @@ struct RequestState {
   Nanos deadline = kNever;
   bool persistent = false;
   std::size_t tensors_left = 0;  // not yet executed
+  UnitEntry* entry = nullptr;    // the unit table's, while it is under way
   Status status;
   std::atomic<Phase> phase{Phase::kIdle};
 
   [[nodiscard]] bool done() const { return phase.load(std::memory_order_acquire) == Phase::kDone; }
-};
-using RequestPtr = std::shared_ptr<RequestState>;  // the caller's handle and the engine share it
 
-// Thread-safe. Ids are never used twice.
-class HandleTable {
+ private:
+  friend class RequestPtr;
+  friend class RequestPool;
+  std::atomic<int> shares_{0};
+  RequestPool* pool_ = nullptr;
+  int handles_ = 0;  // of callers; under the pool's lock
+};
+
+// The caller's handle and the engine share a request.
+class RequestPtr {
  public:
-  RequestId reserve() { return next_.fetch_add(1, std::memory_order_relaxed); }
-  void insert(RequestId id, RequestPtr request) {
-    const std::lock_guard lock(mutex_);
-    requests_[id] = std::move(request);
+  RequestPtr() = default;
+  RequestPtr(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
+  RequestPtr(const RequestPtr& other) : state_(other.state_) {
+    if (state_ != nullptr) state_->shares_.fetch_add(1, std::memory_order_relaxed);
   }
-  [[nodiscard]] RequestPtr find(RequestId id) const {
-    const std::lock_guard lock(mutex_);
-    const auto it = requests_.find(id);
-    return it == requests_.end() ? nullptr : it->second;
+  RequestPtr(RequestPtr&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  RequestPtr& operator=(RequestPtr other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
   }
-  bool erase(RequestId id) {
+  inline ~RequestPtr();
+
+  RequestState* operator->() const { return state_; }
+  RequestState& operator*() const { return *state_; }
+  explicit operator bool() const { return state_ != nullptr; }
+  bool operator==(std::nullptr_t) const { return state_ == nullptr; }
+
+ private:
+  friend class RequestPool;
+  explicit RequestPtr(RequestState* state) : state_(state) {
+    state_->shares_.fetch_add(1, std::memory_order_relaxed);
+  }
+  RequestState* state_ = nullptr;
+};
+
+// Thread-safe; outlives its requests. Ids are not used twice.
+class RequestPool {
+ public:
+  RequestPool() = default;
+  RequestPool(const RequestPool&) = delete;
+  RequestPool& operator=(const RequestPool&) = delete;
+
+  // A fresh request with an id, by which find() knows it while callers have handles of it.
+  RequestPtr make() {
     const std::lock_guard lock(mutex_);
-    return requests_.erase(id) > 0;
+    if (free_.empty()) {
+      KOLO_CHECK(states_.size() + 1 < kNextUse);
+      states_.emplace_back();
+      states_.back().pool_ = this;
+      states_.back().id = states_.size();
+      return RequestPtr(&states_.back());
+    }
+    RequestState* state = free_.back();
+    free_.pop_back();
+    state->id += kNextUse;
+    return RequestPtr(state);
+  }
+  void give_handle(const RequestPtr& request) {
+    const std::lock_guard lock(mutex_);
+    if (request->handles_++ == 0) ++request->shares_;
+  }
+  [[nodiscard]] RequestPtr find(RequestId id) {
+    const std::lock_guard lock(mutex_);
+    RequestState* state = look_up(id);
+    return state == nullptr ? RequestPtr() : RequestPtr(state);
+  }
+  void drop_handle(RequestId id) {
+    RequestPtr last;  // gives the request back after the lock is gone
+    const std::lock_guard lock(mutex_);
+    RequestState* state = look_up(id);
+    if (state == nullptr || --state->handles_ > 0) return;
+    last.state_ = state;  // takes over the handles' share
   }
 
  private:
-  std::atomic<RequestId> next_{1};
-  mutable std::mutex mutex_;
-  std::unordered_map<RequestId, RequestPtr> requests_;
+  friend class RequestPtr;
+  static constexpr RequestId kNextUse = RequestId{1} << 24;  // above the place in `states_`
+
+  RequestState* look_up(RequestId id) {
+    const std::uint64_t place = id % kNextUse;
+    if (place == 0 || place > states_.size()) return nullptr;
+    RequestState& state = states_[place - 1];
+    return state.handles_ > 0 && state.id == id ? &state : nullptr;
+  }
+  // Nobody shares it any more.
+  void take_back(RequestState& state) {
+    state.unit.reset();
+    state.buffers.clear();
+    state.callbacks.clear();
+    state.timeout = kNever;
+    state.deadline = kNever;
+    state.persistent = false;
+    state.tensors_left = 0;
+    state.status = Status::ok();
+    state.phase.store(RequestState::Phase::kIdle, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    free_.push_back(&state);
+  }
+
+  std::mutex mutex_;
+  std::deque<RequestState> states_;  // never moved
+  std::vector<RequestState*> free_;
 };
+
+inline RequestPtr::~RequestPtr() {
+  if (state_ == nullptr || state_->shares_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  state_->pool_->take_back(*state_);
+}
 
 }  // namespace kolo::internal

@@ -17,7 +17,7 @@ TensorSpec spec_of(const Submission& submission, std::string name) {
   spec.op = submission.op;
   spec.root = submission.root;
   spec.count = submission.count;
-  spec.shape = submission.shape;
+  spec.shape.assign(submission.shape.begin(), submission.shape.end());
   if (!submission.has_shape) spec.shape = {static_cast<std::int64_t>(submission.count)};
   spec.prescale = submission.prescale;
   spec.postscale = submission.postscale;
@@ -35,7 +35,15 @@ std::uint64_t this_thread_number() {
 
 std::string Submissions::next_number() { return "#" + std::to_string(numbers_++); }
 
-RequestPtr Submissions::single(Submission submission) {
+RequestPtr Submissions::request_of(const Submission& submission) {
+  RequestPtr request = pool_.make();
+  request->buffers.push_back({submission.input, submission.output});
+  if (submission.callback) request->callbacks.push_back(submission.callback);
+  request->timeout = submission.timeout;
+  return request;
+}
+
+UnitPtr Submissions::unit_of(const Submission& submission) {
   auto unit = std::make_shared<Unit>();
   unit->numbered = submission.name.empty();
   unit->key.name = submission.name;
@@ -44,16 +52,11 @@ RequestPtr Submissions::single(Submission submission) {
     unit->key.name = next_number();
   }
   unit->tensors.push_back(spec_of(submission, unit->key.name));
-  auto request = std::make_shared<RequestState>();
-  request->unit = std::move(unit);
-  request->buffers.push_back({submission.input, submission.output});
-  if (submission.callback) request->callbacks.push_back(std::move(submission.callback));
-  request->timeout = submission.timeout;
-  return request;
+  return unit;
 }
 
-UnitPtr Submissions::refused(Submission submission, const std::string& why) {
-  auto unit = std::make_shared<Unit>(*single(std::move(submission))->unit);
+UnitPtr Submissions::refused(const Submission& submission, const std::string& why) {
+  auto unit = std::make_shared<Unit>(*unit_of(submission));
   unit->invalid = why;
   return unit;
 }
@@ -67,21 +70,23 @@ Status Submissions::open_group(std::string name) {
                             "'); groups do not nest. End it first");
   }
   it->second.name = std::move(name);
-  it->second.request = std::make_shared<RequestState>();
+  open_.fetch_add(1, std::memory_order_relaxed);
+  it->second.request = pool_.make();
   it->second.request->phase = RequestState::Phase::kOpen;
   return Status::ok();
 }
 
 bool Submissions::in_group() const {
+  if (open_.load(std::memory_order_relaxed) == 0) return false;  // this thread's would be seen
   const std::lock_guard lock(mutex_);
-  return !groups_.empty() && groups_.contains(this_thread_number());
+  return groups_.contains(this_thread_number());
 }
 
-Result<RequestPtr> Submissions::add_to_group(Submission submission) {
+Result<RequestPtr> Submissions::add_to_group(const Submission& submission) {
   const std::lock_guard lock(mutex_);
   OpenGroup& group = groups_.at(this_thread_number());
-  std::string name =
-      submission.name.empty() ? "#" + std::to_string(group.members.size()) : submission.name;
+  std::string name = submission.name.empty() ? "#" + std::to_string(group.members.size())
+                                             : std::string(submission.name);
   if (!group.names.insert(name).second) {
     return Status(StatusCode::kDuplicateName,
                   "'" + name + "' is in this group already. Give each member its own name");
@@ -89,7 +94,7 @@ Result<RequestPtr> Submissions::add_to_group(Submission submission) {
   group.members.emplace_back(spec_of(submission, std::move(name)),
                              TensorBuffers{submission.input, submission.output});
   group.request->timeout = std::min(group.request->timeout, submission.timeout);
-  if (submission.callback) group.request->callbacks.push_back(std::move(submission.callback));
+  if (submission.callback) group.request->callbacks.push_back(submission.callback);
   return group.request;
 }
 
@@ -107,6 +112,7 @@ Result<RequestPtr> Submissions::close_group(UnitPtr& refused) {
   }
   OpenGroup group = std::move(it->second);
   groups_.erase(it);
+  open_.fetch_sub(1, std::memory_order_relaxed);
   auto unit = std::make_shared<Unit>();
   unit->group = true;
   unit->numbered = group.name.empty();

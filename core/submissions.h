@@ -2,6 +2,7 @@
 // persistent requests. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -13,16 +14,20 @@ namespace kolo::internal {
 
 class Submissions {
  public:
-  // A checked submission as a request of its own; draws a sequence number if it has no name.
-  RequestPtr single(Submission submission);
+  explicit Submissions(RequestPool& pool) : pool_(pool) {}
+
+  // A checked submission as a request of its own, without its unit.
+  RequestPtr request_of(const Submission& submission);
+  // What the ranks are to agree on; draws a sequence number if it has no name.
+  UnitPtr unit_of(const Submission& submission);
   // What to tell the other ranks of a submission that was refused here.
-  UnitPtr refused(Submission submission, const std::string& why);
+  UnitPtr refused(const Submission& submission, const std::string& why);
 
   // Groups belong to the thread that opened them.
   Status open_group(std::string name);
   [[nodiscard]] bool in_group() const;
   // Adds to this thread's group, whose request it returns. INVALID_ARGUMENT: a name given twice.
-  Result<RequestPtr> add_to_group(Submission submission);
+  Result<RequestPtr> add_to_group(const Submission& submission);
   // The group fails when it is ended: one of its members was refused.
   void spoil_group(const Status& why);
   // The finished group, or why it cannot be submitted (the group is closed in any case);
@@ -39,9 +44,11 @@ class Submissions {
   };
   std::string next_number();  // call with mutex_ held
 
+  RequestPool& pool_;
   mutable std::mutex mutex_;
   std::uint64_t numbers_ = 0;
   std::map<std::uint64_t, OpenGroup> groups_;  // by thread
+  std::atomic<std::size_t> open_{0};           // of groups_
 };
 
 }  // namespace kolo::internal

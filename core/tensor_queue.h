@@ -1,10 +1,9 @@
-// TensorQueue: what callers have handed in and the engine has not yet taken; and the names of all
-// operations under way on this rank, so that a duplicate is answered at once. Bounded; thread-safe.
+// TensorQueue: what callers have handed in and the engine has not yet taken, and whether the
+// context takes anything any more. Thread-safe. What it holds is bounded by the unit table.
 #pragma once
 
 #include <atomic>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -25,27 +24,23 @@ using Command = std::variant<RequestPtr, RefusedUnit, AbortCommand, GoodbyeComma
 
 class TensorQueue {
  public:
-  static constexpr std::size_t kMaxUnderWay = std::size_t{1} << 20;
+  // Both are always taken, closed or not.
+  void submit(std::span<const RequestPtr> requests);
+  void command(Command command);
 
-  // All or none. DUPLICATE_NAME names the operation under way; RESOURCE at the bound; the closing
-  // status after close(). Marks the requests as running.
-  Status submit(std::span<const RequestPtr> requests);
-  void command(Command command);  // always taken, closed or not
-
-  // From now on submit() answers with `status`. The first status stays.
+  // From now on the context takes no submission. The first status stays.
   void close(const Status& status);
-  // The request has ended, with its status in place: its name is free, and it counts as done.
-  void ended(RequestState& request);
+  [[nodiscard]] bool is_closed() const { return is_closed_.load(std::memory_order_seq_cst); }
+  [[nodiscard]] Status closed() const;
 
   [[nodiscard]] bool empty() const { return pending_.load(std::memory_order_seq_cst) == 0; }
   [[nodiscard]] std::vector<Command> take();
-  [[nodiscard]] Status closed() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<Command> queue_;
-  std::set<UnitKey> under_way_;
   Status closed_;
+  std::atomic<bool> is_closed_{false};
   std::atomic<std::size_t> pending_{0};
 };
 

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxBytes = std::numeric_limits<std::ptrdiff_t>::max();
 
 std::string subject(const Submission& s) {
   const std::string kind(op_kind_name(s.kind));
-  return s.name.empty() ? kind + " without a name" : kind + " of \"" + s.name + "\"";
+  return s.name.empty() ? kind + " without a name" : kind + " of \"" + std::string(s.name) + "\"";
 }
 
 Status refuse(const Submission& s, const std::string& why) {
@@ -72,7 +72,7 @@ Status check_types(const Submission& s) {
                              "or f32 first");
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
+std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);

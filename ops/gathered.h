@@ -6,8 +6,6 @@
 #pragma once
 
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/types.h"
 #include "ops/operation.h"
@@ -20,14 +18,13 @@ class GatheredCollectives {
  public:
   // contributions[rank]: piece.count elements each; piece.input is not read.
   void allreduce(const ReductionOrder& order, Piece piece, DataType dtype, ReduceOp op,
-                 std::span<const std::string> contributions);
+                 std::span<const std::byte* const> contributions);
   // output: all contributions, of `bytes` each, one after the other.
-  void allgather(void* output, std::size_t bytes, std::span<const std::string> contributions);
-  void broadcast(void* output, std::size_t bytes, const std::string& contribution);
+  void allgather(void* output, std::size_t bytes, std::span<const std::byte* const> contributions);
+  void broadcast(void* output, std::size_t bytes, const std::byte* contribution);
 
  private:
   TensorGroup group_;
-  std::vector<const std::byte*> inputs_;
 };
 
 }  // namespace kolo::internal

@@ -32,6 +32,8 @@ struct Fabric {
   std::unique_ptr<ControlLink> control;
   // channels[stream][peer]; the entry of this rank itself is null.
   std::vector<std::vector<std::unique_ptr<Channel>>> channels;
+  // No descriptor tells when a channel could move (MPI): while it matters, ask it.
+  bool polled = false;
 };
 
 }  // namespace kolo::internal

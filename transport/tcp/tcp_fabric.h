@@ -14,7 +14,7 @@
 namespace kolo::internal {
 
 struct TcpOptions {
-  int streams = 2;                     // data connections per pair of ranks
+  int streams = 2;                     // data connections per pair of ranks; 0: control only
   std::vector<std::string> addresses;  // to listen on: "127.0.0.1" for a single-host job
   Nanos start_timeout{};               // for everything here together
 };

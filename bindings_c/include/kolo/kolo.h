@@ -302,6 +302,19 @@ KOLO_API kolo_status kolo_broadcast(kolo_context* context, const void* input, vo
 KOLO_API kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
                                   kolo_request* request);
 
+/* ---- Memory ------------------------------------------------------------------------------- */
+
+/* Puts into *memory the address of `bytes` bytes (0 counts as 1) for tensors, aligned to a page at
+ * least where ranks of this host share memory, else to 64; contents undefined. The other ranks of
+ * this host read tensors that lie in such memory where they are, so reducing them needs no copies.
+ * Owned by the context: give it back with kolo_free(), or kolo_shutdown() ends it.
+ * Errors: INVALID_ARGUMENT (null), RESOURCE, NOT_INITIALIZED; *memory is then NULL. */
+KOLO_API kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory);
+
+/* Gives memory of kolo_alloc() back; NULL is allowed. No operation may be using it.
+ * Errors: INVALID_ARGUMENT (not kolo_alloc's, or freed before), NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_free(kolo_context* context, void* memory);
+
 /* Opens a group for the calling thread: collectives that it submits until kolo_group_end() are one
  * unit, which starts when all of its members are ready on all ranks, and fails as a whole. Groups
  * pair by `name` (NULL or "": the next sequence number), members by theirs; their order within the

@@ -27,6 +27,7 @@ struct Script {
   std::atomic<bool> is_waiting{false};
   std::atomic<bool> is_shut_down{false};
   Submission last;
+  char memory[8] = {};  // what kolo_alloc gives
   std::vector<RequestId> started;
   std::string abort_reason;
   enum class Throw { kNothing, kBug, kBadAlloc, kInt } thrown = Throw::kNothing;
@@ -63,12 +64,19 @@ class FakeContext final : public Context {
   int local_rank() const override { return 0; }
   int local_size() const override { return 2; }
   std::string info_json() const override { return "{\"size\":4}"; }
-  Result<RequestId> submit(Submission s) override {
-    script->last = std::move(s);
+  Result<void*> allocate(std::size_t bytes) override {
+    if (bytes > 4096) return resource_error("no memory for " + std::to_string(bytes) + " bytes");
+    return script->memory;
+  }
+  Status free(void* memory) override {
+    return memory == script->memory ? Status::ok() : invalid_argument("not kolo_alloc's");
+  }
+  Result<RequestId> submit(const Submission& s) override {
+    script->last = s;
     return RequestId{17};
   }
-  Status run(Submission s) override {
-    script->last = std::move(s);
+  Status run(const Submission& s) override {
+    script->last = s;
     return Status::ok();
   }
   Status refuse(const Submission& s, Status why) override {
@@ -78,8 +86,8 @@ class FakeContext final : public Context {
   Status group_run() override { return Status::ok(); }
   Status group_begin(std::string) override { return Status::ok(); }
   Result<RequestId> group_end() override { return RequestId{18}; }
-  Result<RequestId> prepare(Submission s) override {
-    script->last = std::move(s);
+  Result<RequestId> prepare(const Submission& s) override {
+    script->last = s;
     return RequestId{19};
   }
   Status start(std::span<const RequestId> requests) override {
@@ -125,6 +133,19 @@ class BoundaryTest : public testing::Test {
   float data_[4] = {};
 };
 
+TEST_F(BoundaryTest, MemoryIsGivenAndTaken) {
+  void* memory = nullptr;
+  ASSERT_EQ(kolo_alloc(context_, 8, &memory), KOLO_OK) << kolo_last_error();
+  EXPECT_EQ(memory, script_.memory);
+  EXPECT_EQ(kolo_free(context_, memory), KOLO_OK);
+  EXPECT_EQ(kolo_free(context_, nullptr), KOLO_OK);
+  EXPECT_EQ(kolo_free(context_, &memory), KOLO_INVALID_ARGUMENT);
+  EXPECT_EQ(kolo_alloc(context_, 8192, &memory), KOLO_RESOURCE);
+  EXPECT_EQ(memory, nullptr);
+  EXPECT_EQ(kolo_alloc(context_, 8, nullptr), KOLO_INVALID_ARGUMENT);
+  EXPECT_THAT(kolo_last_error(), HasSubstr("memory is null"));
+}
+
 TEST_F(BoundaryTest, ArgumentsReachTheContext) {
   const std::int64_t shape[] = {2, 2};
   kolo_options options = KOLO_OPTIONS_INIT;
@@ -135,7 +156,8 @@ TEST_F(BoundaryTest, ArgumentsReachTheContext) {
   options.timeout_ms = 250;
   ASSERT_EQ(allreduce(&options), KOLO_OK) << kolo_last_error();
   EXPECT_EQ(script_.last.name, "w");
-  EXPECT_EQ(script_.last.shape, (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(script_.last.shape.data(), shape);
+  EXPECT_EQ(script_.last.shape.size(), 2u);
   EXPECT_TRUE(script_.last.has_shape);
   EXPECT_EQ(script_.last.prescale, 0.5);
   EXPECT_EQ(script_.last.timeout, 250ms);

@@ -175,21 +175,28 @@ TEST(ValidateTest, MoreThanTwoToTheThirtyOneElementsAreFine) {
 TEST(ValidateTest, Shapes) {
   Submission s = allreduce();
   s.has_shape = true;
-  s.shape = {2, 4};
+  std::vector<std::int64_t> shape;
+  const auto give = [&](std::vector<std::int64_t> extents) {
+    shape = std::move(extents);
+    s.shape = shape;
+  };
+  give({2, 4});
   expect_fine(s);
-  s.shape = {2, 3};
+  give({2, 3});
   expect_refused(s, "[2, 3] holds 6 elements and count is 8");
-  s.shape = {-2, -4};
+  give({-2, -4});
   expect_refused(s, "negative dimension -2");
-  s.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+  give({std::int64_t{1} << 40, std::int64_t{1} << 40});
   expect_refused(s, "too many elements");
-  s.shape.assign(32, 1);
-  s.shape[7] = 8;
+  shape.assign(32, 1);
+  shape[7] = 8;
+  s.shape = shape;
   expect_fine(s);
-  s.shape.assign(33, 1);
-  s.shape[7] = 8;
+  shape.assign(33, 1);
+  shape[7] = 8;
+  s.shape = shape;
   expect_refused(s, "33 dimensions");
-  s.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40, 0};
+  give({std::int64_t{1} << 40, std::int64_t{1} << 40, 0});
   s.count = 0;
   expect_fine(s);
   s.shape = {};

@@ -84,9 +84,10 @@ class Ranks {
 };
 
 // An all-reduce SUM in place.
-inline Submission sum_of(std::string name, std::vector<std::int32_t>& values) {
+// The name must outlive the submission.
+inline Submission sum_of(std::string_view name, std::vector<std::int32_t>& values) {
   Submission submission;
-  submission.name = std::move(name);
+  submission.name = name;
   submission.input = values.data();
   submission.output = values.data();
   submission.count = values.size();
@@ -94,15 +95,15 @@ inline Submission sum_of(std::string name, std::vector<std::int32_t>& values) {
   return submission;
 }
 
-inline Submission barrier(std::string name = {}) {
+inline Submission barrier(std::string_view name = {}) {
   Submission submission;
   submission.kind = OpKind::kBarrier;
-  submission.name = std::move(name);
+  submission.name = name;
   return submission;
 }
 
-inline RequestId submit(Context& context, Submission submission) {
-  const auto request = context.submit(std::move(submission));
+inline RequestId submit(Context& context, const Submission& submission) {
+  const auto request = context.submit(submission);
   EXPECT_TRUE(request.is_ok()) << request.status().to_string();
   return request ? *request : 0;
 }

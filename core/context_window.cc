@@ -1,0 +1,134 @@
+#include "core/context_window.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+
+#include "ops/allgather.h"
+#include "ops/window/lane.h"
+#include "transport/inproc/inproc_window.h"
+#include "transport/shm/shm_window.h"
+
+namespace kolo::internal {
+namespace {
+
+// The local ranks have met at the rendezvous a moment ago.
+constexpr Nanos kQuiet = 3s;
+
+std::vector<int> ranks_of_my_host(const PeerTable& table, int rank) {
+  std::vector<int> ranks;
+  const int host = table.peers[static_cast<std::size_t>(rank)].host_index;
+  for (const PeerInfo& peer : table.peers) {
+    if (peer.host_index == host) ranks.push_back(peer.rank);
+  }
+  return ranks;
+}
+
+bool any_host_has_two(const PeerTable& table) {
+  return std::any_of(table.peers.begin(), table.peers.end(), [&](const PeerInfo& peer) {
+    return ranks_of_my_host(table, peer.rank).size() > 1;
+  });
+}
+
+Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& identity, int rank,
+                                     const PeerTable& table, Nanos limit) {
+  const std::vector<int> local = ranks_of_my_host(table, rank);
+  const auto bytes = static_cast<std::size_t>(config.integer("shm_bytes"));
+  if (local.size() == 1) {
+    auto windows = make_inproc_windows(1, bytes);
+    if (!windows) return windows.status();
+    return std::move(windows->front());
+  }
+  const PeerInfo& self = table.peers[static_cast<std::size_t>(rank)];
+  const auto place = std::find(local.begin(), local.end(), rank) - local.begin();
+  return meet_shm({.rank = static_cast<int>(place),
+                   .size = static_cast<int>(local.size()),
+                   .place = identity.job + "|" + std::to_string(table.generation) + "|" +
+                            std::to_string(self.host_index),
+                   .identity = identity,
+                   .bytes = bytes,
+                   .limit = limit,
+                   .quiet = kQuiet});
+}
+
+Status carve(const Config& config, SharedMemory& memory) {
+  Window& window = *memory.window;
+  const std::uint32_t slots =
+      SlotBoard::slots_for(static_cast<std::size_t>(config.integer("cache_capacity")));
+  const Result<std::size_t> board = window.carve(SlotBoard::bytes(slots));
+  if (!board) return board.status();
+  std::vector<const std::byte*> all;
+  for (int rank = 0; rank < window.size(); ++rank) all.push_back(window.of(rank) + *board);
+  memory.board = std::make_unique<SlotBoard>(slots, window.rank(), window.own() + *board, all);
+  for (std::int64_t stream = 0; stream < config.integer("streams"); ++stream) {
+    const Result<std::size_t> lane = window.carve(WindowLane::kBytes);
+    if (!lane) return lane.status();
+    memory.lanes.push_back(*lane);
+  }
+  memory.arena = std::make_unique<Arena>(window);
+  return Status::ok();
+}
+
+Result<SharedMemory> make(const Config& config, const JobIdentity& identity, int rank,
+                          const PeerTable& table, Nanos limit) {
+  auto window = meet(config, identity, rank, table, limit);
+  if (!window) return window.status();
+  SharedMemory memory;
+  memory.window = *std::move(window);
+  KOLO_RETURN_IF_ERROR(carve(config, memory));
+  return memory;
+}
+
+// Whether all ranks of the job have it: every rank hears every other one over the channels.
+Result<bool> all_have(bool mine, int rank, Fabric& fabric, Nanos limit) {
+  std::vector<Channel*> channels;
+  for (const auto& channel : fabric.channels.front()) channels.push_back(channel.get());
+  const int size = static_cast<int>(channels.size());
+  const unsigned char input = mine ? 1 : 0;
+  std::vector<unsigned char> heard(channels.size());
+  Allgather operation;
+  operation.start({rank, size, channels, nullptr, 0}, &input, heard.data(), 1);
+  const SteadyClock clock;
+  const Nanos deadline = clock.now() + limit;
+  while (true) {
+    const Result<Progress> progress = operation.advance();
+    if (!progress) return progress.status();
+    if (*progress == Progress::kDone) break;
+    if (clock.now() > deadline) {
+      operation.cancel();
+      return timed_out(
+          "the ranks did not agree in time whether they share memory. Raise "
+          "KOLO_START_TIMEOUT_MS if the hosts are only slow");
+    }
+    if (*progress == Progress::kBlocked) std::this_thread::yield();
+  }
+  return std::all_of(heard.begin(), heard.end(), [](unsigned char has) { return has != 0; });
+}
+
+}  // namespace
+
+Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
+                                  Fabric& fabric, Nanos limit, Logger& logger) {
+  if (!any_host_has_two(fabric.table)) return SharedMemory();
+  auto memory = make(config, identity, rank, fabric.table, limit);
+  const auto all = all_have(memory.is_ok(), rank, fabric, limit);
+  if (!all) return all.status();
+  if (*all) return memory;
+  const std::string transport = config.text("transport");
+  const bool insists = transport == "shm" || transport == "shm+mpi";
+  const bool leads = ranks_of_my_host(fabric.table, rank).front() == rank;
+  if (!memory) {
+    if (insists) return memory.status();
+    if (leads) {
+      logger.warning("the ranks of this host share no memory and use sockets instead: " +
+                     memory.status().text());
+    }
+  } else if (insists) {
+    return resource_error("the ranks of another host cannot share memory, and transport=" +
+                          transport + " insists on it; see the errors there, or use auto");
+  }
+  return SharedMemory();
+}
+
+}  // namespace kolo::internal

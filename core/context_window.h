@@ -1,0 +1,38 @@
+// What a context makes of its host's shared memory: the window, and what is carved from it: the
+// slot board, a lane for each stream, and the arena of kolo_alloc.
+//
+// With context_road, the only place where core names concrete back ends.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "coordinator/slot_board.h"
+#include "transport/arena.h"
+#include "transport/fabric.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace kolo::internal {
+
+struct SharedMemory {
+  std::unique_ptr<Window> window;  // of this host's ranks, in rank order
+  std::unique_ptr<SlotBoard> board;
+  std::vector<std::size_t> lanes;  // offsets, by stream
+  std::unique_ptr<Arena> arena;
+};
+
+// Meets the ranks of this host, and carves. Blocks up to `limit`, which counts for all ranks; every
+// rank of the job must call it, also one that is alone on its host. Nothing (and one warning) when
+// sharing was not possible on some host and is not insisted on (transport=shm): then no host
+// shares. Nothing either when no two ranks are on one host.
+// Errors: as meet_shm() gives them, if insisted on; PEER_LOST, TIMED_OUT.
+Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
+                                  Fabric& fabric, Nanos limit, Logger& logger);
+
+}  // namespace kolo::internal

@@ -1,0 +1,33 @@
+#include "ops/collectives.h"
+
+namespace kolo::internal {
+
+const Communicator& ChannelCollectives::numbered(std::uint32_t sequence) {
+  communicator_.sequence = sequence;
+  return communicator_;
+}
+
+Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
+                                               std::span<const Piece> pieces, DataType dtype,
+                                               ReduceOp op) {
+  std::size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.count * element_bytes(dtype);
+  const Algorithm algorithm = select_allreduce(choice_, bytes, communicator_.size);
+  return operations_.start_allreduce(algorithm, numbered(sequence), pieces, dtype, op);
+}
+
+Operation& ChannelCollectives::start_allgather(std::uint32_t sequence, const void* input,
+                                               void* output, std::size_t input_bytes) {
+  return operations_.start_allgather(numbered(sequence), input, output, input_bytes);
+}
+
+Operation& ChannelCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,
+                                               void* output, std::size_t bytes) {
+  return operations_.start_broadcast(numbered(sequence), root, input, output, bytes);
+}
+
+Operation& ChannelCollectives::start_barrier(std::uint32_t sequence) {
+  return operations_.start_barrier(numbered(sequence));
+}
+
+}  // namespace kolo::internal
