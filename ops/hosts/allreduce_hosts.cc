@@ -124,7 +124,9 @@ std::size_t AllreduceHosts::partial_bytes(int host) const {
 const std::byte* AllreduceHosts::tile_of(int local, std::uint64_t tile, Range range) const {
   if (local == lane_->rank() && whole_input_) return group_.input(range.begin);
   const auto& place = input_places_[static_cast<std::size_t>(local)];
-  if (place) return lane_->window().of(local) + *place + range.begin * element();
+  if (place) {
+    return lane_->memory(local, *place + range.begin * element(), range.count * element());
+  }
   return lane_->tile(local, number(tile)) + (range.begin - tile_range(tile).begin) * element();
 }
 

@@ -106,6 +106,11 @@ WindowLane::Places WindowLane::places(int peer) const {
   return {.input = decode(mail->input), .output = decode(mail->output)};
 }
 
+const std::byte* WindowLane::memory(int peer, std::size_t place, std::size_t bytes) const {
+  KOLO_CHECK(place <= window_.bytes() && bytes <= window_.bytes() - place);
+  return window_.of(peer) + place;
+}
+
 void WindowLane::finish() {
   for (Word word : {kPacked, kTaken, kPulled}) publish(word, next_tile_);
 }

@@ -59,7 +59,6 @@ class WindowLane {
 
   [[nodiscard]] int rank() const { return window_.rank(); }
   [[nodiscard]] int size() const { return window_.size(); }
-  [[nodiscard]] const Window& window() const { return window_; }
 
   // The next operation, which uses that many tiles. Returns the number of the first.
   std::uint64_t begin(std::uint64_t tiles);
@@ -70,6 +69,8 @@ class WindowLane {
   [[nodiscard]] bool entered(int peer);
   [[nodiscard]] bool all_entered();
   [[nodiscard]] Places places(int peer) const;  // once it has entered
+  // A part of a tensor at a place that `peer` has told.
+  [[nodiscard]] const std::byte* memory(int peer, std::size_t place, std::size_t bytes) const;
   // All words to the end of the operation's tiles.
   void finish();
 

@@ -64,9 +64,9 @@ bool WindowPull::pull_next() {
     const auto place = lane().places(source).input;
     if (!place && !lane().reached(WindowLane::kPacked, source, number(pulled_) + 1)) return false;
     read_arenas_ = read_arenas_ || place;
-    lane().unpack(
-        place ? memory(source, *place) + range.begin : lane().tile(source, number(pulled_)),
-        range.count, output_of(source) + range.begin);
+    lane().unpack(place ? lane().memory(source, *place + range.begin, range.count)
+                        : lane().tile(source, number(pulled_)),
+                  range.count, output_of(source) + range.begin);
     ++next_;
   }
   if (next_ < size()) return true;

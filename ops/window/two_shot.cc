@@ -61,7 +61,8 @@ bool WindowTwoShot::take() {
   for (int peer = 0; peer < size(); ++peer) {
     const auto& place = of_peers_[static_cast<std::size_t>(peer)].input;
     inputs_[static_cast<std::size_t>(peer)] =
-        place ? memory(peer, *place) + range.begin * group_.element_size()
+        place ? lane().memory(peer, *place + range.begin * group_.element_size(),
+                              range.count * group_.element_size())
               : lane().tile(peer, number(taken_)) + offset;
   }
   if (places_.output) {
@@ -84,7 +85,8 @@ bool WindowTwoShot::pull() {
     const Range range = share(pulled_, peer);
     const auto& place = of_peers_[static_cast<std::size_t>(peer)].output;
     lane().unpack(group_, range,
-                  place ? memory(peer, *place) + range.begin * group_.element_size()
+                  place ? lane().memory(peer, *place + range.begin * group_.element_size(),
+                                        range.count * group_.element_size())
                         : lane().result(peer, number(pulled_)) + offset_in(pulled_, range));
   }
   lane().publish(WindowLane::kPulled, number(++pulled_));

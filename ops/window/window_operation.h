@@ -37,9 +37,6 @@ class WindowOperation : public Operation {
   [[nodiscard]] int rank() const { return lane_->rank(); }
   [[nodiscard]] int size() const { return lane_->size(); }
   [[nodiscard]] std::uint64_t number(std::uint64_t tile) const { return first_tile_ + tile; }
-  [[nodiscard]] const std::byte* memory(int peer, std::size_t place) const {
-    return lane_->window().of(peer) + place;
-  }
 
  private:
   WindowLane* lane_ = nullptr;
