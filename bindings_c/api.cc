@@ -1,6 +1,7 @@
 // The C boundary: every exported function, and nothing else of kolo is exported. What is done here
 // is checking and translating arguments; see handles.h for how calls and errors pass.
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -157,10 +158,10 @@ Status wait_all(Context& context, kolo_request* requests, std::size_t count, Nan
     return invalid_argument("kolo_wait_all: count is " + std::to_string(count) + "; at most " +
                             std::to_string(kMostRequests) + " requests are waited for at once");
   }
-  std::vector<RequestId> ids(count);
+  boost::container::small_vector<RequestId, 64> ids(count);  // on the stack unless there are many
   std::transform(requests, requests + count, ids.begin(), id_of);
-  const auto done = std::make_unique<bool[]>(count);
-  const Status status = context.wait_all(ids, limit, {done.get(), count});
+  boost::container::small_vector<bool, 64> done(count);
+  const Status status = context.wait_all({ids.data(), count}, limit, {done.data(), count});
   for (std::size_t i = 0; i < count; ++i) forget_if_done(requests[i], done[i]);
   return status;
 }
@@ -445,9 +446,9 @@ kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size
           "kolo_start: one of the requests is not persistent; make it with the "
           "option persistent = 1");
     }
-    std::vector<RequestId> ids(count);
+    boost::container::small_vector<RequestId, 64> ids(count);
     std::transform(requests, requests + count, ids.begin(), id_of);
-    return inner.start(ids);
+    return inner.start({ids.data(), count});
   });
 }
 

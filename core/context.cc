@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -23,6 +24,9 @@
 
 namespace kolo::internal {
 namespace {
+
+// What one call handles: on the stack unless there are many.
+using FewRequests = boost::container::small_vector<RequestPtr, 64>;
 
 Nanos milliseconds_or_never(std::int64_t ms) {
   return ms == 0 ? kNever : Nanos(std::chrono::milliseconds(ms));
@@ -372,7 +376,7 @@ Result<RequestId> JobContext::prepare(const Submission& submission) {
 }
 
 Status JobContext::start(std::span<const RequestId> requests) {
-  std::vector<RequestPtr> found;
+  FewRequests found;
   found.reserve(requests.size());
   for (const RequestId id : requests) {
     Result<RequestPtr> request = find(id);
@@ -388,7 +392,7 @@ Status JobContext::start(std::span<const RequestId> requests) {
     found.push_back(*std::move(request));
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
-  return found.empty() ? Status::ok() : enqueue(found, true);
+  return found.empty() ? Status::ok() : enqueue({found.data(), found.size()}, true);
 }
 
 // ---- Waiting ----------------------------------------------------------------------------------
@@ -420,7 +424,7 @@ Status JobContext::test(RequestId id, bool& done) {
 }
 
 Status JobContext::wait_all(std::span<const RequestId> ids, Nanos limit, std::span<bool> done) {
-  std::vector<RequestPtr> requests(ids.size());
+  FewRequests requests(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     done[i] = ids[i] == 0;
     if (ids[i] == 0) continue;

@@ -130,13 +130,13 @@ Result<Extents> extents_of(const Submission& s, int size) {
 Status check_pointers(const Submission& s, int rank) {
   if (s.count == 0) return Status::ok();
   const bool reads_input = s.kind != OpKind::kBroadcast || rank < 0 || rank == s.root;
-  const std::string count = " is null and count is " + std::to_string(s.count);
+  const auto count = [&] { return " is null and count is " + std::to_string(s.count); };
   if (reads_input && s.input == nullptr) {
-    return refuse(s, "the input" + count + "; pass the tensor's address, or count 0");
+    return refuse(s, "the input" + count() + "; pass the tensor's address, or count 0");
   }
   if (s.output == nullptr) {
     return refuse(
-        s, "the output" + count + "; pass the result's address (the input's, to work in place)");
+        s, "the output" + count() + "; pass the result's address (the input's, to work in place)");
   }
   return Status::ok();
 }
