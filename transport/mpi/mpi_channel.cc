@@ -443,7 +443,18 @@ void MpiChannel::settle_pieces() {
         std::this_thread::yield();
       }
       if (done == 0) world_->adopt(piece.request, nullptr);
+      if (done < 0 && flow == &filling_) receive_aside(piece.bytes);
     }
+  }
+}
+
+// The peer may have sent this piece already: so that it gets rid of it, somebody takes it.
+void MpiChannel::receive_aside(std::size_t bytes) {
+  auto memory = std::make_shared<std::byte[]>(bytes);
+  kolo_mpi_handle request{};
+  if (world_->calls().irecv(world_->communicator(), memory.get(), static_cast<int>(bytes),
+                            address_.peer, address_.receive_tag + kPayloadTag, &request) == 0) {
+    world_->adopt(request, std::move(memory));
   }
 }
 

@@ -142,6 +142,7 @@ class MpiChannel final : public Channel {
   template <std::size_t kCount>
   void give_up(Slots<kCount>& slots, bool cancel);
   void settle_pieces();
+  void receive_aside(std::size_t bytes);
 
   const std::shared_ptr<MpiWorld> world_;
   const MpiAddress address_;

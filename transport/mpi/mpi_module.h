@@ -45,7 +45,8 @@ typedef struct kolo_mpi_module_table {
   const char* flavour; /* "MPICH" */
 
   /* Initialises MPI if nobody has; one of kolo_mpi_start. Who initialises finalises: then, and only
-   * then, MPI_Finalize runs at the end of the process, unless somebody else was faster. */
+   * then, MPI_Finalize runs at the end of the process, unless somebody else was faster. It waits
+   * for all ranks, so it does not run while a communicator is not released: after a loss. */
   int (*start)(kolo_mpi_world* world);
   /* The version of the library, for people. */
   void (*version)(char* text, int text_bytes);

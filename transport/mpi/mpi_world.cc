@@ -82,20 +82,23 @@ Result<std::shared_ptr<MpiWorld>> MpiWorld::start(int rank, int size,
 }
 
 MpiWorld::~MpiWorld() {
-  if (!usable()) {
-    for (Orphan& orphan : orphans_) orphan.memory.reset();
-    return;
-  }
+  if (!usable()) return;
   bool all_ended = true;
   for (Orphan& orphan : orphans_) {
-    int done = 0;
-    if (calls_.test(&orphan.request, &done, nullptr) == 0 && done == 0) {
-      all_ended = false;
-      // For ever: MPI may still write there.
-      static_cast<void>(std::make_unique<std::shared_ptr<std::byte[]>>(orphan.memory).release());
-    }
+    if (has_ended(orphan)) continue;
+    all_ended = false;
+    // For ever: MPI may still write there.
+    static_cast<void>(std::make_unique<std::shared_ptr<std::byte[]>>(orphan.memory).release());
   }
   if (has_communicator_ && all_ended && !forsaken_) calls_.release(communicator_);
+}
+
+// By itself, or by being cancelled now.
+bool MpiWorld::has_ended(Orphan& orphan) const {
+  int done = 0;
+  if (calls_.test(&orphan.request, &done, nullptr) != 0 || done != 0) return true;
+  static_cast<void>(calls_.cancel(&orphan.request));
+  return calls_.test(&orphan.request, &done, nullptr) != 0 || done != 0;
 }
 
 Status MpiWorld::duplicate() {

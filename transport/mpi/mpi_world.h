@@ -54,6 +54,7 @@ class MpiWorld {
   };
 
   explicit MpiWorld(const kolo_mpi_module_table& calls) : calls_(calls) {}
+  [[nodiscard]] bool has_ended(Orphan& orphan) const;
   [[nodiscard]] Status check_start(int result) const;
   [[nodiscard]] Status check_place(int rank, int size) const;
 

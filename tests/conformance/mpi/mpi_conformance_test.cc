@@ -2,6 +2,7 @@
 // one process: MPI carries what it sends to itself too, and tags of their own tell the pairs apart.
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/loss_suite.h"
 #include "transport/mpi/mpi_channel.h"
 
 namespace kolo::internal {
@@ -36,7 +37,9 @@ const Road kRoad{"Self", make_mesh, /*sampled=*/true};
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ChannelSuite, testing::Values(kRoad),
                          [](const auto& test) { return test.param.name; });
-INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesSuite, testing::Values(kRoad),
+INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesSuite, testing::Values(over_channels(kRoad)),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Mpi, LossSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
