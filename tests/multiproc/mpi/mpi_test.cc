@@ -141,6 +141,23 @@ TEST(MpiRoad, MayBeLeftAtDifferentTimes) {
   EXPECT_EQ(count(outcome.out, "ends"), 3u);
 }
 
+// Two hosts by name; all of it is this machine.
+TEST(MpiRoad, GoesTogetherWithSharedMemory) {
+  NEED_MPICH();
+  const std::pair<const char*, const char*> roads[] = {
+      {"mpi", "mpi"}, {"shm+mpi", "shm+mpi"}, {"tcp", "tcp"}, {"auto", "shm+tcp"}};
+  for (const auto& [transport, road] : roads) {
+    RunOptions options = over(transport);
+    options.environment["KOLO_ADDRESSES"] = "127.0.0.1";
+    const Outcome outcome = run(
+        {kMpiexec, "-launcher", "fork", "-hosts", "one,two", "-ppn", "2", "-n", "4", kRank, "sums"},
+        options);
+    EXPECT_EQ(outcome.exit_code, 0) << transport << all_of(outcome);
+    EXPECT_EQ(count(outcome.out, "\"hosts\":[0,0,1,1]"), 4u) << outcome.out;
+    EXPECT_EQ(count(outcome.out, "\"road\":\"" + std::string(road) + "\""), 4u) << outcome.out;
+  }
+}
+
 // ---- Programs that use MPI themselves
 
 TEST(MpiTrainer, MayUseMpiBesideKoloAndAfterIt) {
