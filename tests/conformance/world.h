@@ -28,12 +28,15 @@ class World {
   // Starts `start(rank)` on every rank, each at a time of its own, and drives them to their ends.
   // The statuses in rank order; nothing if that took too long.
   using Start = std::function<Operation&(std::size_t rank)>;
-  std::optional<std::vector<Status>> run(const Start& start) {
-    return threads_ ? run_on_threads(start) : run_on_one(start);
+  // Called when a rank's operation is done, by who drives it: its tensors are its own again.
+  using Ended = std::function<void(std::size_t rank)>;
+  std::optional<std::vector<Status>> run(
+      const Start& start, const Ended& ended = [](std::size_t) {}) {
+    return threads_ ? run_on_threads(start, ended) : run_on_one(start, ended);
   }
 
  private:
-  std::optional<std::vector<Status>> run_on_one(const Start& start) {
+  std::optional<std::vector<Status>> run_on_one(const Start& start, const Ended& ended) {
     const auto n = static_cast<std::size_t>(size());
     std::vector<Operation*> operations(n);
     std::vector<std::optional<Status>> ends(n);
@@ -52,6 +55,7 @@ class World {
             ends[r] = progress.status();
           } else if (*progress == Progress::kDone) {
             ends[r] = Status::ok();
+            ended(r);
           } else if (*progress == Progress::kBlocked) {
             job_->idle(r);
           }
@@ -63,7 +67,7 @@ class World {
     return statuses;
   }
 
-  std::optional<std::vector<Status>> run_on_threads(const Start& start) {
+  std::optional<std::vector<Status>> run_on_threads(const Start& start, const Ended& ended) {
     std::vector<Status> statuses(static_cast<std::size_t>(size()));
     std::vector<int> over(statuses.size());
     std::vector<std::thread> threads;
@@ -75,6 +79,7 @@ class World {
                               [&] {
                                 const Result<Progress> progress = operation.advance();
                                 if (!progress) statuses[r] = progress.status();
+                                if (progress.is_ok() && *progress == Progress::kDone) ended(r);
                                 if (!progress || *progress == Progress::kDone) {
                                   over[r] = 1;
                                 } else if (*progress == Progress::kBlocked) {
