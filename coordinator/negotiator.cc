@@ -186,7 +186,7 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
   for (const Item& item : frame->items) {
     if (!membership_.broken().is_ok()) break;
     if (leader_ != rank_ && board_ != nullptr) {
-      held_.push_back(item);
+      hold(item);
     } else {
       KOLO_RETURN_IF_ERROR(leader_ == rank_ ? merge(item, true) : follow(item));
     }
@@ -284,13 +284,18 @@ Status Negotiator::merge(const Item& item, bool from_root) {
   } else {
     const auto* evict = std::get_if<Evict>(&item);
     markers_.push_back(evict == nullptr ? 0 : evict->id);
-    held_.push_back(item);
+    hold(item);
   }
   if (from_root) leader_role_->observe(item);
   for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
     if (rank != rank_) frame_to(rank).items.push_back(item);
   }
   return Status::ok();
+}
+
+void Negotiator::hold(const Item& item) {
+  held_.push_back(item);
+  ++items_held_;
 }
 
 void Negotiator::append_markers() {
@@ -311,8 +316,9 @@ bool Negotiator::order_slots(Nanos now) {
 
 Negotiator::Step Negotiator::follow_log(LogEntry& entry) {
   if (board_ == nullptr || !membership_.broken().is_ok()) return Step::kNone;
-  if (!leaving_.empty() && board_->followed_count() >= leaving_.front().second) {
-    rank_leaves(leaving_.front().first);
+  if (!leaving_.empty() && board_->followed_count() >= leaving_.front().log_entries &&
+      items_followed_ >= leaving_.front().items) {
+    rank_leaves(leaving_.front().notice);
     leaving_.pop_front();
     return Step::kItem;
   }
@@ -326,6 +332,7 @@ Negotiator::Step Negotiator::follow_log(LogEntry& entry) {
   if (held_.empty()) return Step::kNone;  // its frame is on the way
   const Status status = follow(held_.front());
   held_.pop_front();
+  ++items_followed_;
   board_->followed();
   if (!status) fail(status);
   return Step::kItem;
@@ -336,7 +343,7 @@ void Negotiator::hear(const Notice& notice, int from) {
     if (!membership_.leave(notice.rank)) return;
     spread(notice, from);
     if (board_ != nullptr && notice.rank != rank_) {
-      leaving_.emplace_back(notice, board_->log_end());
+      leaving_.push_back({notice, board_->log_end(), items_held_});
     } else {
       rank_leaves(notice);
     }

@@ -20,7 +20,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -134,6 +133,7 @@ class Negotiator {
   bool route_once(Nanos now);
   void flush_frames();
   Frame& frame_to(int rank);
+  void hold(const Item& item);
   void append_markers();
 
   Topology topology_;
@@ -148,10 +148,17 @@ class Negotiator {
   std::unique_ptr<Sequencer> root_sequencer_;  // on the root
   std::map<int, Frame> outgoing_;              // by linked rank
   std::vector<Action> actions_;
-  // Farewells of others, and how much of the log is to be followed first: what they have taken part
-  // in may still stand there, as frames and log come by different ways.
-  std::deque<std::pair<Notice, std::uint64_t>> leaving_;
-  std::deque<Item> held_;  // by frame; followed when the log says so
+  // The farewell of another rank, and what is to be followed first: that rank has taken part in it,
+  // but frames and log come by different ways.
+  struct Leaving {
+    Notice notice;
+    std::uint64_t log_entries = 0;
+    std::uint64_t items = 0;
+  };
+  std::deque<Leaving> leaving_;
+  std::uint64_t items_held_ = 0;      // ever
+  std::uint64_t items_followed_ = 0;  // of them
+  std::deque<Item> held_;             // by frame; followed when the log says so
   std::deque<std::uint64_t>
       markers_;  // leader: items that the log has no room for; evicted id or 0
 };

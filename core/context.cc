@@ -142,7 +142,7 @@ class JobContext final : public Context {
   }
   Status check(const Submission& submission);
   Result<RequestPtr> add_to_group(const Submission& submission);
-  void begin(const RequestPtr& request);
+  void begin(const RequestPtr& request, std::string_view name);
   Result<bool> publish(const RequestPtr& request, const Submission& submission);
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
   Result<RequestPtr> find(RequestId id);
@@ -195,6 +195,7 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
   if (road_.memory.board != nullptr) {
     units_.use_board(*road_.memory.board, *road_.memory.window, road_.rank);
   }
+  units_.set_trace(trace_.get(), clock_);
   completions_.set_trace(trace_.get());
   completions_.set_callback_wake([this] { road_.poller->wake(); });
   executor_.set_trace(trace_.get());
@@ -232,7 +233,8 @@ Result<RequestPtr> JobContext::add_to_group(const Submission& submission) {
   return group;
 }
 
-void JobContext::begin(const RequestPtr& request) {
+void JobContext::begin(const RequestPtr& request, std::string_view name) {
+  trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, name, clock_.now());
   if (request->timeout != kNever) request->deadline = clock_.now() + request->timeout;
 }
 
@@ -249,21 +251,13 @@ Status JobContext::end_if_closed() {
 // Into its slot, if the unit is known and has one.
 Result<bool> JobContext::publish(const RequestPtr& request, const Submission& submission) {
   if (submission.name.empty()) return false;
-  begin(request);
-  if (trace_ != nullptr) {
-    trace_->record(Trace::Phase::kEnqueue, request->id, submission.name, clock_.now());
-  }
+  begin(request, submission.name);
   const Result<bool> published = units_.publish(request, 0, submission);
   if (published && *published) return end_if_closed().is_ok();
   return published;
 }
 
 Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
-  for (const RequestPtr& request : requests) {
-    begin(request);
-    trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, request->unit->key.name,
-                clock_.now());
-  }
   std::vector<RequestPtr> rest;
   KOLO_RETURN_IF_ERROR(units_.submit(requests, rest));
   static_cast<void>(end_if_closed().is_ok());
@@ -296,6 +290,7 @@ Result<RequestId> JobContext::submit(const Submission& submission) {
     driver_.notice_published(request);
   } else {
     request->unit = submissions_.unit_of(submission);
+    if (submission.name.empty()) begin(request, request->unit->key.name);
     status = enqueue({&request, 1}, true);
   }
   if (status) return request->id;
@@ -318,6 +313,7 @@ Status JobContext::run(const Submission& submission) {
     if (driver_.await_inline(request)) return request->status;
   } else {
     request->unit = submissions_.unit_of(submission);
+    if (submission.name.empty()) begin(request, request->unit->key.name);
     KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, false));
   }
   driver_.drive_until([&] { return request->done(); }, kNever);
@@ -338,7 +334,10 @@ Result<RequestId> JobContext::group_end() {
   const RequestPtr& request = *group;
   requests_.give_handle(request);
   Status status = queue_.closed();
-  if (status) status = enqueue({&request, 1}, true);
+  if (status) {
+    begin(request, request->unit->key.name);
+    status = enqueue({&request, 1}, true);
+  }
   if (status) return request->id;
   requests_.drop_handle(request->id);
   request->status = status;  // for members' own handles
@@ -392,6 +391,7 @@ Status JobContext::start(std::span<const RequestId> requests) {
     found.push_back(*std::move(request));
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
+  for (const RequestPtr& request : found) begin(request, request->unit->key.name);
   return found.empty() ? Status::ok() : enqueue({found.data(), found.size()}, true);
 }
 

@@ -230,16 +230,15 @@ bool Engine::run_slots(Nanos now) {
     if (step == Negotiator::Step::kItem) {
       act(now);
     } else {
-      take_ordered(entry, now);
+      take_ordered(entry);
     }
   }
 }
 
 // The next unit of a cut. All units of a cut are of one process set.
-void Engine::take_ordered(const LogEntry& entry, Nanos now) {
+void Engine::take_ordered(const LogEntry& entry) {
   const RequestPtr request = parts_.units.ordered(entry.slot, entry.id);
   if (request != nullptr) {
-    trace_phase(trace_, Trace::Phase::kOrdered, request->id, request->unit->key.name, now);
     const std::uint32_t process_set = request->unit->key.process_set;
     if (cut_run_ == 0) cut_run_ = negotiator_.count_run(process_set);
     if (request->unit->group) {

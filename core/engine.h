@@ -91,7 +91,7 @@ class Engine final : private SlotUser {
 
   // Slots.
   bool run_slots(Nanos now);
-  void take_ordered(const LogEntry& entry, Nanos now);
+  void take_ordered(const LogEntry& entry);
   void enqueue_group(const RequestPtr& group, std::uint64_t run);
   void end_published(std::optional<std::uint32_t> process_set, const Status& status);
   void watch_window();

@@ -55,6 +55,12 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
   request.tensors_left = 0;
 }
 
+void Executor::gather_from_slots(RequestState& request,
+                                 std::span<const std::byte* const> contributions) {
+  trace_phase(trace_, Trace::Phase::kOrdered, request.id, request.unit->key.name, clock_.now());
+  gather(slot_gathered_, request, contributions);
+}
+
 void Executor::complete(const RequestPtr& request, const std::vector<std::string>& payloads) {
   contributions_.clear();
   for (const std::string& payload : payloads) {

@@ -54,9 +54,7 @@ class Executor {
 
   // A single tensor of which every rank's bytes lie in the slots, in rank order: its result. One
   // caller at a time, who need not be the driver; the request is then to be finished.
-  void gather_from_slots(RequestState& request, std::span<const std::byte* const> contributions) {
-    gather(slot_gathered_, request, contributions);
-  }
+  void gather_from_slots(RequestState& request, std::span<const std::byte* const> contributions);
   // A single tensor whose bytes came with the order; ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
 

@@ -65,6 +65,7 @@ void UnitTable::publish(UnitEntry& entry) {
   RequestState& request = *entry.under_way;
   request.unit = entry.unit;
   request.tensors_left = request.unit->tensors.size();
+  record(Trace::Phase::kReady, entry);
   entry.published = true;
   entry.seen = 0;
   ++entry.round;
@@ -252,7 +253,14 @@ RequestPtr UnitTable::ordered(std::uint32_t slot, std::uint32_t mark_id) {
   UnitEntry* entry = slot < by_slot_.size() ? by_slot_[slot] : nullptr;
   if (entry == nullptr || !entry->published || entry->mark().id != mark_id) return nullptr;
   entry->published = false;
+  record(Trace::Phase::kOrdered, *entry);
   return entry->under_way;
+}
+
+void UnitTable::record(Trace::Phase phase, const UnitEntry& entry) {
+  if (trace_ != nullptr) {
+    trace_->record(phase, entry.under_way->id, entry.key->name, clock_->now());
+  }
 }
 
 std::vector<UnitKey> UnitTable::take_expired(Nanos now) {

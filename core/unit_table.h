@@ -17,6 +17,7 @@
 
 #include "coordinator/slot_board.h"
 #include "core/request_state.h"
+#include "core/trace.h"
 #include "transport/window.h"
 
 namespace kolo::internal {
@@ -43,6 +44,11 @@ class UnitTable {
 
   // Where known units may go through slots; said before anything is submitted. Both outlive it.
   void use_board(SlotBoard& board, Window& window, int rank);
+
+  void set_trace(Trace* trace, const Clock& clock) {
+    trace_ = trace;
+    clock_ = &clock;
+  }
 
   // ---- Submitting ----------------------------------------------------------------------------
   // Publishes a submission whose name, process set and properties are those of a unit with a slot;
@@ -116,7 +122,10 @@ class UnitTable {
   bool use_if_complete(UnitEntry& entry, const Use& use);
   void retire_inline(UnitEntry& entry);
   void retire_name(RequestState& request);
+  void record(Trace::Phase phase, const UnitEntry& entry);
 
+  Trace* trace_ = nullptr;
+  const Clock* clock_ = nullptr;
   SlotBoard* board_ = nullptr;
   Window* window_ = nullptr;
   int rank_ = 0;  // in the job

@@ -42,15 +42,18 @@ Result<Progress> ChannelOperation::advance() {
   const MxcsrGuard guard;
   const std::uint64_t before = traffic();
   posted_ = false;
+  Status broken;
   for (Channel* channel : communicator_.channels) {
     if (channel == nullptr) continue;
-    if (Status status = channel->advance(); !status) {
-      fail(std::move(status));
-      return failure_;
-    }
+    if (Status status = channel->advance(); !status && broken.is_ok()) broken = std::move(status);
   }
+  // A peer that went right after its last word has done its part.
   const bool worked = step();
   if (done_) return Progress::kDone;
+  if (!broken.is_ok()) {
+    fail(std::move(broken));
+    return failure_;
+  }
   return worked || posted_ || traffic() != before ? Progress::kMoved : Progress::kBlocked;
 }
 
