@@ -90,6 +90,12 @@ int AllreduceHosts::slice_index(std::size_t place) const {
   return lane_->rank() + static_cast<int>(place) * lane_->size();
 }
 
+// The number of a slice in the tags of its messages.
+std::size_t AllreduceHosts::segment(std::uint64_t tile, int index) const {
+  return static_cast<std::size_t>(tile) * static_cast<std::size_t>(slices_) +
+         static_cast<std::size_t>(index);
+}
+
 AllreduceHosts::Exchange& AllreduceHosts::exchange(std::uint64_t tile, std::size_t place,
                                                    int host) {
   const auto slot = static_cast<std::size_t>(tile % WindowLane::kTiles);
@@ -170,18 +176,16 @@ bool AllreduceHosts::begin_tiles() {
 
 void AllreduceHosts::post_receives(std::uint64_t tile, std::size_t place) {
   const int index = slice_index(place);
-  const auto segment = static_cast<std::size_t>(tile) * static_cast<std::size_t>(slices_) +
-                       static_cast<std::size_t>(index);
   const Range own = share(tile, index, host_);
   for (int h = 0; h < hosts_; ++h) {
     if (h == host_) continue;
     const int peer = view_.map->owner(h, index);
     Exchange& with = exchange(tile, place, h);
-    post_receive(peer, with.part_receive, kParts, segment, staged(tile, place, h),
+    post_receive(peer, with.part_receive, kParts, segment(tile, index), staged(tile, place, h),
                  own.count * partial_bytes(h));
     if (small_) continue;
     const Range theirs = share(tile, index, h);
-    post_receive(peer, with.result_receive, kResults, segment, result(tile, theirs),
+    post_receive(peer, with.result_receive, kResults, segment(tile, index), result(tile, theirs),
                  theirs.count * element());
   }
 }
@@ -194,36 +198,43 @@ bool AllreduceHosts::pack_tile() {
 }
 
 bool AllreduceHosts::reduce_local() {
-  if (reduced_ == std::min(begun_, packed_) || !meet()) return false;
+  if (reduced_ == std::min(begun_, packed_) || !meet() || !arenas_stand()) return false;
   for (int local = 0; local < lane_->size(); ++local) {
     if (!input_places_[static_cast<std::size_t>(local)] && local != lane_->rank() &&
         !lane_->reached(WindowLane::kPacked, local, number(reduced_) + 1)) {
       return false;
     }
   }
-  for (std::size_t place = 0; place < owned_; ++place) reduce_slice(reduced_, place);
+  for (std::size_t place = 0; place < owned_ && !alone(); ++place) reduce_slice(reduced_, place);
+  if (!arenas_stand()) return false;
+  for (std::size_t place = 0; place < owned_; ++place) send_parts(reduced_, place);
   ++reduced_;
   return true;
 }
 
+// Other hosts cannot see that a rank of this one has given up and changed what was being read: no
+// partial leaves that was made of such memory.
+bool AllreduceHosts::arenas_stand() const { return !read_arenas_ || lane_->nobody_gave_up(); }
+
 void AllreduceHosts::reduce_slice(std::uint64_t tile, std::size_t place) {
+  const Range whole = slice(tile, slice_index(place));
+  const auto ranks = static_cast<std::size_t>(lane_->size());
+  for (std::size_t local = 0; local < ranks; ++local) {
+    inputs_[local] = tile_of(static_cast<int>(local), tile, whole);
+  }
+  group_.reduce_partial(whole, std::span(inputs_).first(ranks), staged(tile, place, host_));
+}
+
+void AllreduceHosts::send_parts(std::uint64_t tile, std::size_t place) {
   const int index = slice_index(place);
   const Range whole = slice(tile, index);
-  if (!alone()) {
-    const auto ranks = static_cast<std::size_t>(lane_->size());
-    for (std::size_t local = 0; local < ranks; ++local) {
-      inputs_[local] = tile_of(static_cast<int>(local), tile, whole);
-    }
-    group_.reduce_partial(whole, std::span(inputs_).first(ranks), staged(tile, place, host_));
-  }
-  const auto segment = static_cast<std::size_t>(tile) * static_cast<std::size_t>(slices_) +
-                       static_cast<std::size_t>(index);
   const std::size_t width = partial_bytes(host_);
   for (int h = 0; h < hosts_; ++h) {
     if (h == host_) continue;
     const Range part = share(tile, index, h);
-    post_send(view_.map->owner(h, index), exchange(tile, place, h).part_send, kParts, segment,
-              own_partial(tile, place) + (part.begin - whole.begin) * width, part.count * width);
+    post_send(view_.map->owner(h, index), exchange(tile, place, h).part_send, kParts,
+              segment(tile, index), own_partial(tile, place) + (part.begin - whole.begin) * width,
+              part.count * width);
   }
 }
 
@@ -244,12 +255,10 @@ bool AllreduceHosts::combine_next() {
   }
   const auto hosts = static_cast<std::size_t>(hosts_);
   group_.combine(own, std::span(inputs_).first(hosts), partials_, result(tile, own));
-  const auto segment = static_cast<std::size_t>(tile) * static_cast<std::size_t>(slices_) +
-                       static_cast<std::size_t>(index);
   for (int h = 0; h < hosts_ && !small_; ++h) {
     if (h == host_) continue;
-    post_send(view_.map->owner(h, index), exchange(tile, place, h).result_send, kResults, segment,
-              result(tile, own), own.count * element());
+    post_send(view_.map->owner(h, index), exchange(tile, place, h).result_send, kResults,
+              segment(tile, index), result(tile, own), own.count * element());
   }
   ++combined_;
   return true;
@@ -280,6 +289,8 @@ bool AllreduceHosts::pull() {
   return true;
 }
 
+// Having pulled everything, this rank knows that its host's other ranks have reduced everything:
+// they read its arena no more.
 bool AllreduceHosts::finished() {
   if (pulled_ != tiles_) return false;
   for (std::uint64_t tile = 0; tile < std::min<std::uint64_t>(tiles_, WindowLane::kTiles); ++tile) {
@@ -287,8 +298,7 @@ bool AllreduceHosts::finished() {
       return false;
     }
   }
-  if (input_place_ && !lane_->all_reached(WindowLane::kPulled, number(tiles_))) return false;
-  return !read_arenas_ || lane_->nobody_gave_up();
+  return true;
 }
 
 bool AllreduceHosts::step() {

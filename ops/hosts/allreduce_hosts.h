@@ -65,6 +65,8 @@ class AllreduceHosts final : public ChannelOperation {
   bool pack_tile();
   bool reduce_local();
   void reduce_slice(std::uint64_t tile, std::size_t place);
+  void send_parts(std::uint64_t tile, std::size_t place);
+  [[nodiscard]] bool arenas_stand() const;
   bool combine_next();
   bool publish_results();
   bool pull();
@@ -74,6 +76,7 @@ class AllreduceHosts final : public ChannelOperation {
   [[nodiscard]] Range slice(std::uint64_t tile, int index) const;
   [[nodiscard]] Range share(std::uint64_t tile, int index, int host) const;
   [[nodiscard]] int slice_index(std::size_t place) const;  // of an own one
+  [[nodiscard]] std::size_t segment(std::uint64_t tile, int index) const;
   [[nodiscard]] Exchange& exchange(std::uint64_t tile, std::size_t place, int host);
   [[nodiscard]] bool all_done(std::uint64_t tile, Transfer Exchange::*which);
   [[nodiscard]] std::byte* staged(std::uint64_t tile, std::size_t place, int host) const;

@@ -162,7 +162,9 @@ void WindowLane::give_up() {
   window_.own_word<std::uint64_t>(word_offset(kWords)).exchange(1);
 }
 
-bool WindowLane::nobody_gave_up() const {
+bool WindowLane::nobody_gave_up() {
+  // A read and a write at once: whatever was read before it stays before the looks below.
+  window_.own_word<std::uint64_t>(word_offset(kWords)).fetch_add(0);
   for (int peer = 0; peer < size(); ++peer) {
     if (window_.word<std::uint64_t>(peer, word_offset(kWords)).load() != 0) return false;
   }

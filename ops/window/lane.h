@@ -96,7 +96,7 @@ class WindowLane {
   // read where they lie: whoever has read such memory must find nobody_gave_up() afterwards.
   void give_up();
   [[nodiscard]] bool given_up() const { return given_up_; }
-  [[nodiscard]] bool nobody_gave_up() const;
+  [[nodiscard]] bool nobody_gave_up();
 
   // The only places where bytes are copied into shared memory and out of it; counted.
   void pack(const TensorGroup& group, Range range, std::byte* to);

@@ -68,13 +68,16 @@ class HostsJob final : public CollectiveJob {
     CollectiveJob::release();
   }
 
+  [[nodiscard]] std::uint64_t bytes_sent_by(std::size_t rank) const {
+    std::uint64_t total = 0;
+    for (const Channel* channel : rows_[rank]) {
+      if (channel != nullptr) total += channel->counters().bytes_sent;
+    }
+    return total;
+  }
   [[nodiscard]] std::uint64_t bytes_sent() const {
     std::uint64_t total = 0;
-    for (const auto& row : rows_) {
-      for (const Channel* channel : row) {
-        if (channel != nullptr) total += channel->counters().bytes_sent;
-      }
-    }
+    for (std::size_t r = 0; r < rows_.size(); ++r) total += bytes_sent_by(r);
     return total;
   }
 

@@ -184,5 +184,23 @@ TEST(HostsOperations, SendWhatTheHostsMustExchangeAndNoMore) {
   }
 }
 
+TEST(HostsOperations, NoPartialLeavesThatWasMadeOfMemoryGivenUp) {
+  for (bool gives_up : {false, true}) {
+    HostsJob job({0, 0, 1}, 1, TensorsIn::kArena, {});
+    constexpr std::size_t kCount = 20000;
+    std::vector<Operation*> running;
+    for (std::size_t r = 0; r < 3; ++r) {
+      std::byte* values = job.memory(r, kCount * sizeof(float));
+      const Piece piece{.input = values, .output = values, .count = kCount};
+      running.push_back(
+          &job.allreduce(r, Algorithm::kDirect, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum));
+    }
+    ASSERT_TRUE(running[0]->advance().is_ok());  // has said where its tensor lies
+    if (gives_up) running[0]->cancel();
+    Host::drive({running[1], running[2]});
+    EXPECT_EQ(job.bytes_sent_by(1) == 0, gives_up);
+  }
+}
+
 }  // namespace
 }  // namespace kolo::internal
