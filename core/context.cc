@@ -73,19 +73,18 @@ std::vector<std::vector<Channel*>> channels_of(const Fabric& fabric) {
 // One set of collectives for each stream, over the best road. Who asks for the ring gets it.
 Executor::Streams streams_of(const Config& config, const Road& road,
                              const std::vector<std::vector<Channel*>>& channels,
-                             const ReductionOrder& order) {
+                             const ReductionOrder& order, const HostMap& map) {
   const AlgorithmChoice choice = *parse_algorithm(config.text("algorithm"));
-  const int size = static_cast<int>(road.fabric.table.peers.size());
-  const bool shares = road.memory.window != nullptr && road.memory.window->size() == size &&
-                      choice != AlgorithmChoice::kRing;
+  const bool shares = road.memory.window != nullptr && choice != AlgorithmChoice::kRing;
   Executor::Streams streams;
   for (std::size_t stream = 0; stream < channels.size(); ++stream) {
+    const Communicator communicator{road.rank, map.size(), channels[stream], &order, 0};
     if (shares) {
-      streams.push_back(std::make_unique<WindowCollectives>(
-          *road.memory.window, road.memory.lanes[stream], road.memory.arena.get(), order));
+      streams.push_back(
+          std::make_unique<HostsCollectives>(*road.memory.window, road.memory.lanes[stream],
+                                             road.memory.arena.get(), map, communicator));
     } else {
-      streams.push_back(std::make_unique<ChannelCollectives>(
-          Communicator{road.rank, size, channels[stream], &order, 0}, choice));
+      streams.push_back(std::make_unique<ChannelCollectives>(communicator, choice));
     }
   }
   return streams;
@@ -160,6 +159,7 @@ class JobContext final : public Context {
   TensorQueue queue_;
   Completions completions_;
   ReductionOrder order_;
+  HostMap map_;
   std::vector<std::vector<Channel*>> channels_;
   Executor executor_;
   Engine engine_;
@@ -178,9 +178,10 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
       allocations_(road_.memory.arena.get()),
       completions_(units_, clock_, *logger_),
       order_(hosts_of(road_.fabric.table)),
+      map_(hosts_of(road_.fabric.table)),
       channels_(channels_of(road_.fabric)),
-      executor_(executor_options(config_, road_), streams_of(config_, road_, channels_, order_),
-                order_, completions_, clock_),
+      executor_(executor_options(config_, road_),
+                streams_of(config_, road_, channels_, order_, map_), order_, completions_, clock_),
       engine_(Topology(hosts_of(road_.fabric.table)), road_.rank, road_.fabric.table.generation,
               {sequencer_options(config_),
                std::chrono::milliseconds(config_.integer("peer_timeout_ms")),

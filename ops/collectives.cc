@@ -30,4 +30,28 @@ Operation& ChannelCollectives::start_barrier(std::uint32_t sequence) {
   return operations_.start_barrier(numbered(sequence));
 }
 
+const Communicator& HostsCollectives::numbered(std::uint32_t sequence) {
+  communicator_.sequence = sequence;
+  return communicator_;
+}
+
+Operation& HostsCollectives::start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
+                                             DataType dtype, ReduceOp op) {
+  return operations_.start_allreduce(numbered(sequence), pieces, dtype, op);
+}
+
+Operation& HostsCollectives::start_allgather(std::uint32_t sequence, const void* input,
+                                             void* output, std::size_t input_bytes) {
+  return operations_.start_allgather(numbered(sequence), input, output, input_bytes);
+}
+
+Operation& HostsCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,
+                                             void* output, std::size_t bytes) {
+  return operations_.start_broadcast(numbered(sequence), root, input, output, bytes);
+}
+
+Operation& HostsCollectives::start_barrier(std::uint32_t sequence) {
+  return operations_.start_barrier(numbered(sequence));
+}
+
 }  // namespace kolo::internal

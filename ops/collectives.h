@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/types.h"
+#include "ops/host_map.h"
+#include "ops/hosts/hosts_operations.h"
 #include "ops/operation.h"
 #include "ops/operation_set.h"
 #include "ops/select.h"
@@ -58,34 +60,34 @@ class ChannelCollectives final : public Collectives {
   OperationSet operations_;
 };
 
-// Over a window that all ranks share.
-class WindowCollectives final : public Collectives {
+// Over windows inside the hosts, and channels between them; if all ranks are on one host, over its
+// window alone.
+class HostsCollectives final : public Collectives {
  public:
-  // See WindowOperations; `order` outlives this.
-  WindowCollectives(Window& window, std::size_t lane_offset, const Arena* arena,
-                    const ReductionOrder& order)
-      : order_(order), operations_(window, lane_offset, arena) {}
+  // See WindowOperations and HostsOperations. Window, arena, map and channels outlive this.
+  HostsCollectives(Window& window, std::size_t lane_offset, const Arena* arena, const HostMap& map,
+                   const Communicator& communicator)
+      : communicator_(communicator),
+        local_(window, lane_offset, arena),
+        operations_(local_, map, communicator.rank) {}
 
-  Operation& start_allreduce(std::uint32_t, std::span<const Piece> pieces, DataType dtype,
-                             ReduceOp op) override {
-    return operations_.start_allreduce(order_, pieces, dtype, op);
-  }
-  Operation& start_allgather(std::uint32_t, const void* input, void* output,
-                             std::size_t input_bytes) override {
-    return operations_.start_allgather(input, output, input_bytes);
-  }
-  Operation& start_broadcast(std::uint32_t, int root, const void* input, void* output,
-                             std::size_t bytes) override {
-    return operations_.start_broadcast(root, input, output, bytes);
-  }
-  Operation& start_barrier(std::uint32_t) override { return operations_.start_barrier(); }
+  Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces, DataType dtype,
+                             ReduceOp op) override;
+  Operation& start_allgather(std::uint32_t sequence, const void* input, void* output,
+                             std::size_t input_bytes) override;
+  Operation& start_broadcast(std::uint32_t sequence, int root, const void* input, void* output,
+                             std::size_t bytes) override;
+  Operation& start_barrier(std::uint32_t sequence) override;
   [[nodiscard]] std::uint64_t bytes_copied() const override {
-    return operations_.counters().bytes_packed + operations_.counters().bytes_unpacked;
+    return local_.counters().bytes_packed + local_.counters().bytes_unpacked;
   }
 
  private:
-  const ReductionOrder& order_;
-  WindowOperations operations_;
+  const Communicator& numbered(std::uint32_t sequence);
+
+  Communicator communicator_;
+  WindowOperations local_;
+  HostsOperations operations_;
 };
 
 }  // namespace kolo::internal
