@@ -171,7 +171,9 @@ std::string make_build_info() {
   std::string text = "{\"version\":\"" + std::string(kolo_version()) + "\"";
   text += ",\"abi\":" + std::to_string(KOLO_ABI_VERSION);
   text += ",\"compiler\":\"g++ " __VERSION__ "\"";
-  text += ",\"roads\":[\"shm\",\"tcp\"],\"mpi\":false,\"cuda\":false,\"nccl\":false";
+  const std::string mpi = kolo::internal::mpi_module_found();
+  text += ",\"roads\":[\"shm\",\"tcp\"" + std::string(mpi.empty() ? "" : ",\"mpi\"") + "]";
+  text += ",\"mpi\":" + has(!mpi.empty()) + ",\"cuda\":false,\"nccl\":false";
 #if defined(__x86_64__)
   text += ",\"cpu\":{\"avx2\":" + has(__builtin_cpu_supports("avx2") != 0) +
           ",\"f16c\":" + has(__builtin_cpu_supports("f16c") != 0) +

@@ -19,6 +19,9 @@
 
 namespace kolo::internal {
 
+// The file through which MPI could be used as a road; empty if there is none.
+[[nodiscard]] std::string mpi_module_found();
+
 class Context {
  public:
   // Meets the other ranks of the job as `config` describes it; alone, a job of one.

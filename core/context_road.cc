@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/context.h"
 #include "transport/inproc/inproc_channel.h"
 #include "transport/inproc/inproc_control.h"
 #include "transport/mpi/mpi_fabric.h"
@@ -221,6 +222,8 @@ Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
 }
 
 }  // namespace
+
+std::string mpi_module_found() { return find_mpi_module(); }
 
 Result<Road> build_road(Config& config, Logger& logger) {
   Road road;

@@ -28,7 +28,12 @@ inline void pause_core() {
 
 }  // namespace
 
-Driver::Driver(const Parts& parts, const WaitPolicy& policy) : parts_(parts), policy_(policy) {}
+Driver::Driver(const Parts& parts, const WaitPolicy& policy)
+    : parts_(parts),
+      policy_(policy),
+      sockets_carry_data_(parts.window == nullptr ||
+                          parts.window->size() <
+                              static_cast<int>(parts.fabric.table.peers.size())) {}
 
 Driver::~Driver() { stop(); }
 
@@ -162,7 +167,7 @@ void Driver::drive_once() {
 void Driver::enter() {
   driven_.store(true, std::memory_order_seq_cst);
   if (parts_.window != nullptr) parts_.window->set_asleep(false);
-  parts_.poller.disarm();
+  if (sockets_carry_data_) parts_.poller.disarm();
 }
 
 bool Driver::poll() {
@@ -230,7 +235,7 @@ void Driver::leave() {
   }
   const Nanos due = parts_.engine.next_deadline(parts_.clock.now());
   if (parts_.trace != nullptr) parts_.trace->flush();
-  parts_.poller.arm();
+  if (sockets_carry_data_) parts_.poller.arm();
   driven_.store(false, std::memory_order_seq_cst);
   // Nobody looks at the words of the others from here on: they ring. What they have written before
   // that was perhaps not seen.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/version.hpp>
+#include <string_view>
 
 #include "base/options.h"
 #include "base/types.h"
@@ -11,9 +12,9 @@
 namespace kolo::internal {
 namespace {
 
-std::string algorithms() {
+std::string choices_of(std::string_view key) {
   for (const OptionRow& row : Config::table()) {
-    if (row.key != "algorithm") continue;
+    if (row.key != key) continue;
     std::string names(row.choices);
     for (std::size_t at = 0; (at = names.find('|', at)) != std::string::npos;) {
       names.replace(at, 1, ", ");
@@ -38,9 +39,9 @@ std::string check_build_text() {
     name.resize(14, ' ');
     return "  " + name + value + "\n";
   };
-  return "kolo " KOLO_VERSION "\n" + row("transports", "tcp, inproc (one process)") +
-         row("algorithms", algorithms()) + row("data types", types) + row("operators", ops) +
-         row("launchers", "fork, ssh, any other by --launcher-exec") +
+  return "kolo " KOLO_VERSION "\n" + row("transports", choices_of("transport")) +
+         row("algorithms", choices_of("algorithm")) + row("data types", types) +
+         row("operators", ops) + row("launchers", "fork, ssh, any other by --launcher-exec") +
          row("protocols", "ranks " + std::to_string(kProtocolVersion) + ", agents " +
                               std::to_string(kAgentProtocolVersion)) +
          row("protobuf", protobuf_version()) +

@@ -16,6 +16,9 @@
 
 namespace kolo::internal {
 
+// The module's file beside this library; empty if there is none. Opens nothing.
+[[nodiscard]] std::string find_mpi_module();
+
 class MpiWorld {
  public:
   // Opens the module and initialises MPI, if the trainer has not; checks that its world is that of
