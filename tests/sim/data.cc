@@ -162,6 +162,10 @@ Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
 Words gathered_result(const TensorSpec& spec, const std::vector<std::string>& payloads,
                       std::size_t root, std::span<const int> hosts) {
   GatheredCollectives gathered;
+  std::vector<const std::byte*> contributions;
+  for (const std::string& payload : payloads) {
+    contributions.push_back(reinterpret_cast<const std::byte*>(payload.data()));
+  }
   const std::size_t bytes = spec.count * element_bytes(spec.dtype);
   const bool all = spec.kind == OpKind::kAllgather;
   Words result(spec.count * (all ? payloads.size() : 1));
@@ -169,10 +173,10 @@ Words gathered_result(const TensorSpec& spec, const std::vector<std::string>& pa
     case OpKind::kAllreduce:
       gathered.allreduce(ReductionOrder(hosts),
                          {nullptr, result.data(), spec.count, spec.prescale, spec.postscale},
-                         spec.dtype, spec.op, payloads);
+                         spec.dtype, spec.op, contributions);
       break;
-    case OpKind::kAllgather: gathered.allgather(result.data(), bytes, payloads); break;
-    case OpKind::kBroadcast: gathered.broadcast(result.data(), bytes, payloads[root]); break;
+    case OpKind::kAllgather: gathered.allgather(result.data(), bytes, contributions); break;
+    case OpKind::kBroadcast: gathered.broadcast(result.data(), bytes, contributions[root]); break;
     case OpKind::kBarrier: break;
   }
   return result;

@@ -81,6 +81,32 @@ void Executor::execute(int rank, const Plan& plan) {
   advance(rank);
 }
 
+void Executor::execute_slots(int rank, std::uint64_t run, std::vector<Part> parts) {
+  Cut cut;
+  cut.process_set = parts.front().unit->key.process_set;
+  cut.run = run;
+  for (const Part& part : parts) {
+    check_unit(rank, {.ticket = part.ticket, .unit = part.unit, .absent = {}, .run = run});
+    require(part.unit->key.process_set == cut.process_set, "same_plan",
+            [] { return "the log fuses units of two process sets"; });
+  }
+  log_units_ += parts.size();
+  cut.parts = std::move(parts);
+  enqueue(rank, std::move(cut));
+  advance(rank);
+}
+
+void Executor::complete_slot(int rank, Ticket ticket, const UnitPtr& unit,
+                             const std::vector<std::string>& payloads) {
+  check_unit(rank, {.ticket = ticket, .unit = unit, .absent = {}, .run = 1});
+  Cut cut;
+  cut.process_set = unit->key.process_set;
+  cut.parts.push_back({ticket, unit, 0});
+  cut.payloads = payloads;
+  ++inline_units_;
+  complete(rank, cut);
+}
+
 // Runs what can run now that the head of this rank's queue is new.
 void Executor::advance(int rank) {
   std::vector<int> look = {rank};
@@ -111,14 +137,16 @@ void Executor::enqueue(int rank, Cut cut) {
              "], another rank [" + plans[cut.number] + "]";
     });
   }
-  if (!cut.payloads.empty()) return complete(rank, cut);
+  if (!cut.payloads.empty()) {
+    ++payload_units_;
+    return complete(rank, cut);
+  }
   queues_[static_cast<std::size_t>(rank)].push_back(std::move(cut));
 }
 
 // Everyone's bytes are here: nothing to wait for.
 void Executor::complete(int rank, const Cut& cut) {
   check_payloads(rank, cut);
-  ++payload_units_;
   const Part& part = cut.parts.front();
   const TensorSpec& spec = part.unit->tensors.front();
   const auto& ranks = program_.topology.ranks_of_set(cut.process_set);

@@ -31,11 +31,21 @@ struct Submitted {
 class Executor {
  public:
   using End = std::function<void(int rank, Ticket ticket, const Status& status)>;
+  struct Part {
+    Ticket ticket = 0;
+    UnitPtr unit;
+    std::size_t tensor = 0;  // place in the unit
+  };
 
   // `submitted[rank]` are the submissions of each rank, kept by the caller.
   Executor(const Program& program, std::vector<std::vector<Submitted>>& submitted, End end);
 
   void execute(int rank, const Plan& plan);
+  // One fused operation, of known units that the host's log orders.
+  void execute_slots(int rank, std::uint64_t run, std::vector<Part> parts);
+  // A unit that is complete in its slots, with everyone's bytes: it has no place in the order.
+  void complete_slot(int rank, Ticket ticket, const UnitPtr& unit,
+                     const std::vector<std::string>& payloads);
   // Cuts of `process_set` in runs beyond `through` will not be run on `rank`.
   void cut_off(int rank, std::uint32_t process_set, std::uint64_t through, const Status& status);
   // None will.
@@ -48,14 +58,12 @@ class Executor {
   [[nodiscard]] std::string head_text(int rank) const;
   [[nodiscard]] std::size_t executed_cuts() const { return executed_cuts_; }
   [[nodiscard]] std::size_t fused_cuts() const { return fused_cuts_; }
-  [[nodiscard]] std::size_t payload_units() const { return payload_units_; }  // on all ranks
+  // On all ranks.
+  [[nodiscard]] std::size_t payload_units() const { return payload_units_; }
+  [[nodiscard]] std::size_t inline_units() const { return inline_units_; }
+  [[nodiscard]] std::size_t log_units() const { return log_units_; }
 
  private:
-  struct Part {
-    Ticket ticket = 0;
-    UnitPtr unit;
-    std::size_t tensor = 0;  // place in the unit
-  };
   struct Cut {
     std::uint32_t process_set = 0;
     std::uint64_t run = 0;
@@ -91,6 +99,8 @@ class Executor {
   std::size_t executed_cuts_ = 0;
   std::size_t fused_cuts_ = 0;
   std::size_t payload_units_ = 0;
+  std::size_t inline_units_ = 0;
+  std::size_t log_units_ = 0;
 };
 
 }  // namespace kolo::internal

@@ -75,10 +75,10 @@ void print_progress(const Work& work, std::chrono::steady_clock::time_point star
   const double seconds = seconds_since(start);
   std::printf(
       "%llu seeds, %.0f seeds/s; %zu operations, %zu frames, %zu cuts (%zu fused), "
-      "%zu submissions ended by payloads\n",
+      "submissions ended by payloads: %zu, in slots: %zu, by the log: %zu\n",
       static_cast<unsigned long long>(work.runs), static_cast<double>(work.runs) / seconds,
       work.total.ops, work.total.frames, work.total.cuts, work.total.fused_cuts,
-      work.total.payload_units);
+      work.total.payload_units, work.total.inline_units, work.total.log_units);
   std::fflush(stdout);
 }
 
@@ -96,6 +96,8 @@ void run_seeds(const Arguments& arguments, Work& work,
     work.total.cuts += report.cuts;
     work.total.fused_cuts += report.fused_cuts;
     work.total.payload_units += report.payload_units;
+    work.total.inline_units += report.inline_units;
+    work.total.log_units += report.log_units;
     if (work.runs % 1000 == 0) print_progress(work, start);
     if (report.invariant.empty()) continue;
     if (work.broken_seed == 0 || seed < work.broken_seed) {

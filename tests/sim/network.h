@@ -19,7 +19,18 @@
 namespace kolo::internal {
 
 struct Event {
-  enum class Kind { kDeliver, kProgram, kTick, kDrain, kReread, kFault, kThaw, kReform, kStale };
+  enum class Kind {
+    kDeliver,
+    kProgram,
+    kTick,
+    kDrain,
+    kLook,  // at what the ranks of its host share
+    kReread,
+    kFault,
+    kThaw,
+    kReform,
+    kStale
+  };
   Nanos at{0};
   std::uint64_t order = 0;  // of events at the same time
   Kind kind = Kind::kProgram;

@@ -10,7 +10,6 @@ namespace kolo::internal {
 namespace {
 
 constexpr int kMinOps = 50;
-constexpr int kNames = 8;  // per process set, so that they come again
 constexpr Nanos kShortLimit = 300us;
 constexpr Nanos kLongLimit = 1h;
 
@@ -20,8 +19,11 @@ class Writer {
     program_.topology = topology;
     program_.scripts.resize(static_cast<std::size_t>(size_));
     sets_ = topology.set_ids();
-    rounds_ = 4 + rng_.below(4);
+    rounds_ = 4 + rng_.below(rng_.chance(50) ? 4 : 14);
+    names_ = rng_.pick(std::vector<int>{3, 5, 8, 8});
     program_.stalls = rng_.chance(15);
+    if (rng_.chance(30)) changed_percent_ = mismatch_percent_ = limited_percent_ = 0;
+    if (rng_.chance(20)) limited_percent_ = 30;
     choose_joins();
     choose_options();
   }
@@ -138,9 +140,10 @@ class Writer {
       unit.numbered = true;
       return unit;
     }
-    const UnitKey key{set, "t" + std::to_string(rng_.below(kNames))};
+    const UnitKey key{set, "t" + std::to_string(rng_.below(names_))};
     auto known = signatures_.find(key);
-    if (known == signatures_.end() || rng_.chance(8)) {  // seen again with another shape
+    if (known == signatures_.end() ||
+        rng_.chance(changed_percent_)) {  // seen again with another shape
       known = signatures_.insert_or_assign(key, signature(key)).first;
     }
     return known->second;
@@ -249,8 +252,8 @@ class Writer {
       if (!used.insert(unit.key).second) continue;
       ops.push_back(add_op(unit, set, round));
       Op& op = program_.ops.back();
-      if (rng_.chance(6)) make_mismatch(op);
-      if (rng_.chance(7)) make_limited(op, round);
+      if (rng_.chance(mismatch_percent_)) make_mismatch(op);
+      if (rng_.chance(limited_percent_)) make_limited(op, round);
     }
     for (int rank = 0; rank < size_; ++rank) write_script(rank, round, ops);
   }
@@ -285,6 +288,10 @@ class Writer {
   Rng& rng_;
   int size_;
   int rounds_ = 0;
+  int names_ = 0;  // per process set, so that they come again
+  int changed_percent_ = 8;
+  int mismatch_percent_ = 6;
+  int limited_percent_ = 7;
   Program program_;
   std::vector<std::uint32_t> sets_;
   std::map<std::uint32_t, std::map<int, int>> join_round_;
@@ -298,7 +305,7 @@ class Writer {
 
 Topology random_topology(Rng& rng) {
   const int size = 4 + rng.below(6);
-  const int hosts = 1 + rng.below(3);
+  const int hosts = rng.chance(25) ? 1 : 1 + rng.below(3);
   const bool in_blocks = rng.chance(70);
   std::vector<int> host_of;
   for (int rank = 0; rank < size; ++rank) {

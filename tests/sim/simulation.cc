@@ -51,7 +51,8 @@ RunReport Simulation::run() {
     while (!network_.is_empty() && network_.now() < kEndOfTime) {
       const Event event = network_.next();
       ++step_;
-      require(step_ < kMaxSteps, "completes", [] { return "the run does not come to rest"; });
+      require(step_ < kMaxSteps, "completes",
+              [&] { return "the run does not come to rest" + progress_text(); });
       dispatch(event);
     }
     check_end();
@@ -75,6 +76,8 @@ RunReport Simulation::run() {
     report_.cuts += era->executor->executed_cuts();
     report_.fused_cuts += era->executor->fused_cuts();
     report_.payload_units += era->executor->payload_units();
+    report_.inline_units += era->executor->inline_units();
+    report_.log_units += era->executor->log_units();
   }
   return std::move(report_);
 }
@@ -91,14 +94,17 @@ void Simulation::start_generation(const Topology& topology, const std::vector<in
       era->program, era->submitted, [this, era](int rank, Ticket ticket, const Status& status) {
         end_ticket(era->node(nodes_, rank), ticket, status);
       });
+  share_memory(*era);
   eras_.push_back(std::move(made));
   published_.clear();
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
     Node node;
     node.rank = static_cast<int>(rank);
     node.generation = generation_;
+    join_board(*era, node);
     node.negotiator =
-        std::make_unique<Negotiator>(topology, node.rank, generation_, era->program.options[rank]);
+        std::make_unique<Negotiator>(topology, node.rank, generation_, era->program.options[rank],
+                                     HostSlots{node.board, node.slots.get()});
     Node& place = nodes_[static_cast<std::size_t>(nodes[rank])];
     place = std::move(node);
     schedule_program(place, network_.some_delay(50us));
@@ -132,6 +138,10 @@ void Simulation::handle(const Event& event) {
   }
   if (event.generation != node.generation) return;  // meant for an earlier life
   if (event.kind == Event::Kind::kTick) tick(node);
+  if (event.kind == Event::Kind::kLook) {
+    node.look_due = false;
+    look_at_slots(node);
+  }
   if (event.kind == Event::Kind::kDrain) {
     node.drain_due = false;
     settle(node);
@@ -228,6 +238,11 @@ void Simulation::Published::take_back(const Toggle& toggle, const std::vector<in
 void Simulation::tick(Node& node) {
   if (network_.now() < node.tick_at) return;
   node.tick_at = kNever;
+  if (node.slots) {
+    for (const UnitKey& key : node.slots->take_expired(network_.now())) {
+      node.negotiator->expire_slot(key);
+    }
+  }
   node.negotiator->tick(network_.now());
   settle(node);
 }
@@ -276,10 +291,12 @@ void Simulation::strike() {
       network_.after(network_.some_delay(10ms), Event::Kind::kThaw, index, generation_);
       break;
     case Fault::kAbort:
+      take_commands(victim);
       victim.negotiator->abort("a test says so");
       settle(victim);
       break;
     case Fault::kLeave:
+      take_commands(victim);
       victim.negotiator->goodbye();
       victim.step = era_of(victim).program.scripts[static_cast<std::size_t>(victim.rank)].size();
       settle(victim);
@@ -431,6 +448,13 @@ std::string Simulation::progress_text() {
       const Step& step = script[node.step];
       text += " (kind " + std::to_string(static_cast<int>(step.kind)) + ", operation " +
               std::to_string(step.op) + ", process set " + std::to_string(step.process_set) + ")";
+    }
+    if (node.board != nullptr) {
+      text += ", has followed " + std::to_string(node.board->followed_count()) + " of " +
+              std::to_string(node.board->log_end()) + " entries";
+      for (const auto& [key, ticket] : node.open) {
+        text += ", waits for '" + key.name + "' of process set " + std::to_string(key.process_set);
+      }
     }
     for (const std::uint32_t set : node.joining) text += ", joining " + std::to_string(set);
   }

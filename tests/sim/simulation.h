@@ -1,6 +1,7 @@
 // Simulation: one seed, one run: real negotiators on a virtual network and clock, with invariants.
 //
-// A random program runs on them; every second seed has a fault on the way, after which the
+// Ranks of a host share memory in most runs, where known units go through slots. A random program
+// runs on them; every second seed has a fault on the way, after which the
 // survivors reform into the next generation and run another program. One thread.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "tests/sim/executor.h"
 #include "tests/sim/network.h"
 #include "tests/sim/program.h"
+#include "tests/sim/slots.h"
 
 namespace kolo::internal {
 
@@ -25,6 +27,8 @@ struct RunReport {
   std::size_t cuts = 0;
   std::size_t fused_cuts = 0;
   std::size_t payload_units = 0;
+  std::size_t inline_units = 0;
+  std::size_t log_units = 0;
   std::vector<std::string> trace;
 };
 
@@ -35,12 +39,21 @@ class Simulation {
 
  private:
   enum class Fault { kNone, kKill, kFreeze, kAbort, kLeave };
+  struct Command {
+    Ticket ticket = 0;  // 0: a refused unit
+    UnitPtr unit;
+    Nanos deadline = kNever;
+    std::optional<std::string> payload = {};
+  };
   // One rank, through the generations.
   struct Node {
     int rank = 0;
     std::uint64_t generation = 0;
-    std::unique_ptr<Negotiator> negotiator;
-    std::size_t step = 0;  // of the rank's script
+    SlotBoard* board = nullptr;  // null: this host's ranks share nothing
+    std::unique_ptr<SlotTable> slots;
+    std::unique_ptr<Negotiator> negotiator;  // after the slots, which it uses
+    std::vector<Command> commands;           // of the program, not taken yet
+    std::size_t step = 0;                    // of the rank's script
     std::map<UnitKey, Ticket> open;
     std::set<std::uint32_t> joining;
     std::set<std::uint32_t> closed;  // some rank has left
@@ -49,6 +62,7 @@ class Simulation {
     Nanos sleeps_until{0};
     bool program_due = false;  // a program event is on its way
     bool drain_due = false;
+    bool look_due = false;
     bool dead = false;
     bool frozen = false;
     bool left_behind = false;  // lives on in a generation that the others have left
@@ -68,7 +82,9 @@ class Simulation {
     std::vector<OpResult> results;                  // by op
     std::map<std::pair<std::uint32_t, std::size_t>, int> join_ends;
     std::unique_ptr<Executor> executor;
-    std::vector<int> node_of;  // by rank
+    std::vector<int> node_of;                         // by rank
+    std::vector<std::unique_ptr<SlotBoards>> boards;  // by host; none: memory is not shared
+    Nanos look_delay{0};                              // until a rank sees what another has written
 
     Node& node(std::vector<Node>& nodes, int rank) const {
       return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])];
@@ -108,6 +124,18 @@ class Simulation {
   void schedule_program(Node& node, Nanos delay);
   void settle(Node& node);  // drains the negotiator and does what it says
   void settle_soon(Node& node);
+  void take_commands(Node& node);
+  void negotiate(Node& node, Command command);
+  [[nodiscard]] bool is_over(const Node& node);
+
+  void share_memory(Era& era);
+  void join_board(Era& era, Node& node);
+  bool publish(Node& node, const Command& command);
+  void look_soon(Node& node);
+  void look_at_slots(Node& node);
+  bool follow_log(Node& node);
+  void take_ordered(Node& node, LogEntry entry);
+  void end_published(Node& node, std::optional<std::uint32_t> process_set, const Status& status);
   void act(Node& node, Action& action);
   void send(Node& node, const SendFrame& frame);
   void check_frame(const Node& from, const Node& to, const std::string& bytes);

@@ -62,6 +62,7 @@ bool Simulation::run_step(Node& node, const Step& step) {
     case Step::Kind::kWaitJoins: return node.joining.empty();
     case Step::Kind::kGoodbye:
       if (!may_leave(node)) return false;
+      take_commands(node);
       node.negotiator->goodbye();
       return true;
     case Step::Kind::kJoin:
@@ -69,6 +70,7 @@ bool Simulation::run_step(Node& node, const Step& step) {
       if (!node.negotiator->broken().is_ok()) return true;
       if (node.closed.contains(step.process_set)) return true;  // it would not end
       node.joining.insert(step.process_set);
+      take_commands(node);
       node.negotiator->join(step.process_set);
       return true;
     case Step::Kind::kSubmit:
@@ -79,7 +81,9 @@ bool Simulation::run_step(Node& node, const Step& step) {
   if (step.kind == Step::Kind::kSubmit) {
     submit(node, step);
   } else {
-    node.negotiator->refuse(op->unit_of[static_cast<std::size_t>(node.rank)]);
+    if (node.slots) node.slots->refuse(op->key);
+    node.commands.push_back({.unit = op->unit_of[static_cast<std::size_t>(node.rank)]});
+    if (!node.slots || rng_.chance(50)) take_commands(node);
   }
   return true;
 }
@@ -106,13 +110,35 @@ void Simulation::submit(Node& node, const Step& step) {
            ", " + unit_text(*op.unit_of[rank]) + ", process set " +
            std::to_string(op.key.process_set) + (payload ? ", with its bytes" : "");
   });
-  const Status status =
-      node.negotiator->submit(ticket, op.unit_of[rank], deadline, std::move(payload));
+  Command command{ticket, op.unit_of[rank], deadline, std::move(payload)};
+  if (publish(node, command)) return;
+  node.commands.push_back(std::move(command));
+  if (!node.slots || rng_.chance(50)) take_commands(node);
+}
+
+// What the program has said since the negotiator last listened.
+void Simulation::take_commands(Node& node) {
+  for (Command& command : std::exchange(node.commands, {})) {
+    if (command.ticket == 0) {
+      node.negotiator->refuse(std::move(command.unit));
+    } else {
+      negotiate(node, std::move(command));
+    }
+  }
+}
+
+void Simulation::negotiate(Node& node, Command command) {
+  const Ticket ticket = command.ticket;
+  const Submitted submitted = era_of(node).submissions(node.rank)[ticket - 1];
+  const UnitKey key = command.unit->key;
+  const Status status = node.negotiator->submit(ticket, std::move(command.unit), command.deadline,
+                                                std::move(command.payload));
   if (status.is_ok()) return;
-  require(!is_calm(node, op.key.process_set), "submits", [&] {
-    return "rank " + std::to_string(node.rank) + ", operation " + std::to_string(step.op) + ": " +
-           status.to_string();
+  require(!is_calm(node, key.process_set), "submits", [&] {
+    return "rank " + std::to_string(node.rank) + ", operation " + std::to_string(submitted.op) +
+           ": " + status.to_string();
   });
+  node.closed.insert(key.process_set);  // some rank leaves, and this one has heard it
   end_ticket(node, ticket, status);
 }
 
@@ -123,12 +149,16 @@ void Simulation::settle_soon(Node& node) {
 }
 
 void Simulation::settle(Node& node) {
+  take_commands(node);
   for (;;) {
     std::vector<Action> actions = node.negotiator->drain(network_.now());
     if (actions.empty()) break;
     for (Action& action : actions) act(node, action);
   }
-  const Nanos next = node.negotiator->next_deadline(network_.now());
+  if (node.slots) look_soon(node);
+  if (is_over(node)) return;
+  Nanos next = node.negotiator->next_deadline(network_.now());
+  if (node.slots) next = std::min(next, node.slots->next_deadline());
   if (next < node.tick_at) {
     node.tick_at = std::max(next, network_.now() + 1us);
     network_.at(node.tick_at, Event::Kind::kTick, index_of(node), node.generation);
@@ -154,6 +184,7 @@ void Simulation::act(Node& node, Action& action) {
   if (const auto* ended = std::get_if<JoinEnded>(&action)) return join_ended(node, *ended);
   if (const auto* left = std::get_if<RankLeft>(&action)) {
     note([&] { return who() + "rank " + std::to_string(left->rank) + " leaves"; });
+    end_published(node, left->process_set, left->status);
     era.executor->cut_off(node.rank, left->process_set, left->through, left->status);
     node.joining.erase(left->process_set);
     node.closed.insert(left->process_set);
@@ -162,6 +193,7 @@ void Simulation::act(Node& node, Action& action) {
     note([&] { return who() + "broken: " + status.to_string(); });
     require(!is_calm(node, 0), "stays_whole", [&] { return who() + status.to_string(); });
     era.executor->cut_off_all(node.rank, status);
+    end_published(node, std::nullopt, status);
     node.joining.clear();
     consider_reform();
   }
