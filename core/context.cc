@@ -142,10 +142,10 @@ class JobContext final : public Context {
   Status check(const Submission& submission);
   Result<RequestPtr> add_to_group(const Submission& submission);
   void begin(const RequestPtr& request, std::string_view name);
-  Result<bool> publish(const RequestPtr& request, const Submission& submission);
+  Result<UnitTable::Way> publish(const RequestPtr& request, const Submission& submission);
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
   Result<RequestPtr> find(RequestId id);
-  Status end_if_closed();
+  void end_if_closed();
 
   Config config_;
   std::shared_ptr<Logger> logger_;
@@ -240,28 +240,28 @@ void JobContext::begin(const RequestPtr& request, std::string_view name) {
 }
 
 // What has slipped in while the context closed ends with it.
-Status JobContext::end_if_closed() {
-  if (!queue_.is_closed()) return Status::ok();
+void JobContext::end_if_closed() {
+  if (!queue_.is_closed()) return;
   const Status status = queue_.closed();
   for (const RequestPtr& request : units_.give_up(std::nullopt)) {
     completions_.finish(request, status);
   }
-  return Status::ok();
 }
 
 // Into its slot, if the unit is known and has one.
-Result<bool> JobContext::publish(const RequestPtr& request, const Submission& submission) {
-  if (submission.name.empty()) return false;
+Result<UnitTable::Way> JobContext::publish(const RequestPtr& request,
+                                           const Submission& submission) {
+  if (submission.name.empty()) return UnitTable::Way::kQueue;
   begin(request, submission.name);
-  const Result<bool> published = units_.publish(request, 0, submission);
-  if (published && *published) return end_if_closed().is_ok();
-  return published;
+  const Result<UnitTable::Way> way = units_.publish(request, 0, submission);
+  if (way && *way != UnitTable::Way::kQueue) end_if_closed();
+  return way;
 }
 
 Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
   std::vector<RequestPtr> rest;
   KOLO_RETURN_IF_ERROR(units_.submit(requests, rest));
-  static_cast<void>(end_if_closed().is_ok());
+  end_if_closed();
   if (!rest.empty()) queue_.submit(rest);
   if (!wake) return Status::ok();
   if (!rest.empty()) {
@@ -284,10 +284,10 @@ Result<RequestId> JobContext::submit(const Submission& submission) {
   const RequestPtr request = submissions_.request_of(submission);
   requests_.give_handle(request);
   Status status;
-  const Result<bool> published = publish(request, submission);
-  if (!published) {
-    status = published.status();
-  } else if (*published) {
+  const Result<UnitTable::Way> way = publish(request, submission);
+  if (!way) {
+    status = way.status();
+  } else if (*way != UnitTable::Way::kQueue) {
     driver_.notice_published(request);
   } else {
     request->unit = submissions_.unit_of(submission);
@@ -308,11 +308,10 @@ Status JobContext::run(const Submission& submission) {
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
   const RequestPtr request = submissions_.request_of(submission);
-  const Result<bool> published = publish(request, submission);
-  if (!published) return published.status();
-  if (*published) {
-    if (driver_.await_inline(request)) return request->status;
-  } else {
+  const Result<UnitTable::Way> way = publish(request, submission);
+  if (!way) return way.status();
+  if (*way == UnitTable::Way::kInline && driver_.await_inline(request)) return request->status;
+  if (*way == UnitTable::Way::kQueue) {
     request->unit = submissions_.unit_of(submission);
     if (submission.name.empty()) begin(request, request->unit->key.name);
     KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, false));

@@ -86,18 +86,18 @@ void UnitTable::publish(UnitEntry& entry) {
   }
 }
 
-Result<bool> UnitTable::publish(const RequestPtr& request, std::uint32_t process_set,
-                                const Submission& submission) {
-  if (board_ == nullptr) return false;
+Result<UnitTable::Way> UnitTable::publish(const RequestPtr& request, std::uint32_t process_set,
+                                          const Submission& submission) {
+  if (board_ == nullptr) return Way::kQueue;
   const std::lock_guard lock(mutex_);
   const auto found = map_.find(KeyView{process_set, submission.name});
-  if (found == map_.end() || found->second.unit == nullptr) return false;
+  if (found == map_.end() || found->second.unit == nullptr) return Way::kQueue;
   UnitEntry& entry = found->second;
   KOLO_RETURN_IF_ERROR(check_free(entry));
-  if (entry.leaving || !is_same(submission, *entry.unit)) return false;
+  if (entry.leaving || !is_same(submission, *entry.unit)) return Way::kQueue;
   begin(entry, request);
   publish(entry);
-  return true;
+  return entry.inlined ? Way::kInline : Way::kOrdered;
 }
 
 Status UnitTable::submit(std::span<const RequestPtr> requests, std::vector<RequestPtr>& rest) {
@@ -210,6 +210,7 @@ bool UnitTable::is_ours_to_move(const RequestPtr& request) {
 
 void UnitTable::learn(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit,
                       std::span<const int> members) {
+  KOLO_CHECK(slot < by_slot_.size());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = map_.try_emplace(unit->key);
   UnitEntry& entry = place->second;

@@ -51,10 +51,15 @@ class UnitTable {
   }
 
   // ---- Submitting ----------------------------------------------------------------------------
+  enum class Way {
+    kQueue,    // it has to be negotiated
+    kInline,   // published with its bytes
+    kOrdered,  // published, and to be ordered
+  };
   // Publishes a submission whose name, process set and properties are those of a unit with a slot;
-  // the request then gets the unit. False: it has to be queued. DUPLICATE_NAME; RESOURCE.
-  Result<bool> publish(const RequestPtr& request, std::uint32_t process_set,
-                       const Submission& submission);
+  // the request then gets the unit. Errors: DUPLICATE_NAME, RESOURCE.
+  Result<Way> publish(const RequestPtr& request, std::uint32_t process_set,
+                      const Submission& submission);
   // Registers the requests under their units' names, all or none; publishes those that it can, and
   // leaves the others in `rest`. DUPLICATE_NAME names the operation under way; RESOURCE.
   Status submit(std::span<const RequestPtr> requests, std::vector<RequestPtr>& rest);

@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -324,6 +325,35 @@ class Group {
 };
 
 // A rank's membership of a job. Blocking calls inside an open group join the group and return.
+// Memory of kolo_alloc() for standard containers, which must not outlive the context:
+//     std::vector<float, kolo::Allocator<float>> gradient(n, context.allocator<float>());
+template <typename T>
+class Allocator {
+ public:
+  using value_type = T;
+
+  explicit Allocator(kolo_context* context) noexcept : context_(context) {}
+  template <typename U>
+  Allocator(const Allocator<U>& other) noexcept : context_(other.context()) {}  // NOLINT: implicit
+
+  T* allocate(std::size_t count) {
+    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    void* memory = nullptr;
+    check(kolo_alloc(context_, count * sizeof(T), &memory));
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, std::size_t) noexcept { kolo_free(context_, memory); }
+  kolo_context* context() const noexcept { return context_; }
+
+  friend bool operator==(const Allocator& a, const Allocator& b) noexcept {
+    return a.context_ == b.context_;
+  }
+  friend bool operator!=(const Allocator& a, const Allocator& b) noexcept { return !(a == b); }
+
+ private:
+  kolo_context* context_;
+};
+
 class Context {
  public:
   Context() { check(kolo_init(nullptr, &context_)); }
@@ -351,6 +381,10 @@ class Context {
   int local_rank() const noexcept { return kolo_local_rank(context_); }
   int local_size() const noexcept { return kolo_local_size(context_); }
   kolo_context* handle() const noexcept { return context_; }
+  template <typename T>
+  Allocator<T> allocator() const noexcept {
+    return Allocator<T>(context_);
+  }
 
   // Pointers and a count of elements; as in kolo.h. Those ending in _async return at once.
   template <typename T>

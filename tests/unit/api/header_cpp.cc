@@ -48,4 +48,8 @@ void kolo_header_cpp(kolo::Context& context, std::vector<float>& data) {
   kolo::Group group = context.group("g");
   group.end_async().wait();
   request.wait();
+  std::vector<float, kolo::Allocator<float>> shared(3, context.allocator<float>());
+#if defined(__cpp_lib_span)
+  context.allreduce(shared, kolo::Op::sum);
+#endif
 }
