@@ -17,8 +17,8 @@ constexpr Nanos kFarewellPause = 5ms;
 constexpr int kTurnsBetweenLooks = 64;
 constexpr int kYieldsBetweenLooks = 8;
 // How long a caller waits for a small operation before it begins to drive.
-constexpr int kInlineSpins = 4000;
-constexpr int kInlineYields = 20;
+constexpr int kInlineSpins = 1000;
+constexpr int kInlineYields = 200;
 
 inline void pause_core() {
 #if defined(__x86_64__)

@@ -426,6 +426,8 @@ TEST_F(BoundaryTest, TheErrorIsTheThreadsOwn) {
 
 }  // namespace
 
+std::string mpi_module_found() { return ""; }
+
 Result<std::unique_ptr<Context>> Context::create(const Config&, Logger::Sink) {
   if (!script->create_status) return script->create_status;
   return std::unique_ptr<Context>(std::make_unique<FakeContext>());
