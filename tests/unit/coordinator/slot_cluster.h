@@ -1,5 +1,6 @@
 // SlotCluster: the negotiators of one host with a slot board, in one thread. Frames are delivered
-// in order at once; a rank that is held looks at nothing: neither frames, nor slots, nor the log.
+// in order at once, and before what the slots show; a rank that is held looks at nothing: neither
+// frames, nor slots, nor the log.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -74,9 +75,6 @@ class SlotCluster {
   void settle() {
     for (bool moved = true; moved;) {
       moved = false;
-      for (int rank = 0; rank < topology_.size(); ++rank) {
-        if (!held_.contains(rank)) moved = look(rank) || moved;
-      }
       for (auto& [link, frames] : links_) {
         if (held_.contains(link.second)) continue;
         while (!frames.empty()) {
@@ -85,6 +83,9 @@ class SlotCluster {
           frames.pop_front();
           EXPECT_TRUE(at(link.second).receive(link.first, bytes, now).is_ok());
         }
+      }
+      for (int rank = 0; rank < topology_.size(); ++rank) {
+        if (!held_.contains(rank)) moved = look(rank) || moved;
       }
     }
   }
