@@ -80,8 +80,8 @@ Result<SharedMemory> make(const Config& config, const JobIdentity& identity, int
   return memory;
 }
 
-// Whether all ranks of the job have it: every rank hears every other one over the channels.
-Result<bool> all_have(bool mine, int rank, Fabric& fabric, Nanos limit) {
+// Which ranks of the job have it: every rank hears every other one over the channels.
+Result<std::vector<unsigned char>> who_has(bool mine, int rank, Fabric& fabric, Nanos limit) {
   std::vector<Channel*> channels;
   for (const auto& channel : fabric.channels.front()) channels.push_back(channel.get());
   const int size = static_cast<int>(channels.size());
@@ -103,7 +103,7 @@ Result<bool> all_have(bool mine, int rank, Fabric& fabric, Nanos limit) {
     }
     if (*progress == Progress::kBlocked) std::this_thread::yield();
   }
-  return std::all_of(heard.begin(), heard.end(), [](unsigned char has) { return has != 0; });
+  return heard;
 }
 
 }  // namespace
@@ -112,21 +112,27 @@ Result<SharedMemory> share_memory(const Config& config, const JobIdentity& ident
                                   Fabric& fabric, Nanos limit, Logger& logger) {
   if (!any_host_has_two(fabric.table)) return SharedMemory();
   auto memory = make(config, identity, rank, fabric.table, limit);
-  const auto all = all_have(memory.is_ok(), rank, fabric, limit);
-  if (!all) return all.status();
-  if (*all) return memory;
+  const auto heard = who_has(memory.is_ok(), rank, fabric, limit);
+  if (!heard) return heard.status();
+  const auto lacking = std::find(heard->begin(), heard->end(), 0);
+  if (lacking == heard->end()) return memory;
   const std::string transport = config.text("transport");
-  const bool insists = transport == "shm" || transport == "shm+mpi";
-  const bool leads = ranks_of_my_host(fabric.table, rank).front() == rank;
-  if (!memory) {
-    if (insists) return memory.status();
-    if (leads) {
-      logger.warning("the ranks of this host share no memory and use sockets instead: " +
-                     memory.status().text());
-    }
-  } else if (insists) {
-    return resource_error("the ranks of another host cannot share memory, and transport=" +
-                          transport + " insists on it; see the errors there, or use auto");
+  if (transport == "shm" || transport == "shm+mpi") {
+    if (!memory) return memory.status();
+    const PeerInfo& other = fabric.table.peers[static_cast<std::size_t>(lacking - heard->begin())];
+    return resource_error("rank " + std::to_string(other.rank) + " on " + other.host +
+                          " cannot share its " + std::to_string(config.integer("shm_bytes")) +
+                          " bytes of memory, and transport=" + transport +
+                          " insists on it; see that rank's error, or use auto");
+  }
+  // One word from each host that cannot: from its first rank that knows why.
+  const auto local = ranks_of_my_host(fabric.table, rank);
+  const auto first = std::find_if(local.begin(), local.end(), [&](int peer) {
+    return (*heard)[static_cast<std::size_t>(peer)] == 0;
+  });
+  if (first != local.end() && *first == rank) {
+    logger.warning("the ranks of this host share no memory and use sockets instead: " +
+                   memory.status().text());
   }
   return SharedMemory();
 }
