@@ -1,12 +1,13 @@
-// The situations by id: case_ranks under kolorun, which checks each rank's outcome to the letter;
-// here the launcher's own part is checked: exit code, times, and what stands on stderr.
+// The situations by id, over one transport (case_launch.h): case_ranks checks each rank's outcome
+// to the letter; here the launcher's own part is checked: exit code, times, and what stands on
+// stderr.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <string>
 
-#include "tests/multiproc/launcher/process.h"
+#include "tests/multiproc/cases/case_launch.h"
 
 namespace kolo::test {
 namespace {
@@ -14,52 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-
-const std::string kKolorun = KOLO_KOLORUN;
-const std::string kRanks = KOLO_CASE_RANKS;
-
-// The settings of all situations.
-std::vector<std::string> settings() {
-  return {"--start-timeout",
-          "10",
-          "--peer-timeout-seconds",
-          "3",
-          "--grace",
-          "2",
-          "--stall-check-warning-time-seconds",
-          "1",
-          "--stall-check-shutdown-time-seconds",
-          "5"};
-}
-
-using Flags = std::vector<std::string>;
-
-Outcome launch(int ranks, const std::string& id, const Flags& flags = {},
-               double timeout_seconds = 60) {
-  std::vector<std::string> arguments = {kKolorun, "-np", std::to_string(ranks)};
-  for (const std::string& word : settings()) arguments.push_back(word);
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  arguments.insert(arguments.end(), {kRanks, id});
-  RunOptions options;
-  options.timeout_seconds = timeout_seconds;
-  return run(arguments, options);
-}
-
-// Ends well on all ranks, with nothing to say.
-void expect_well(int ranks, const std::string& id, const Flags& flags = {}) {
-  const Outcome outcome = launch(ranks, id, flags);
-  EXPECT_EQ(outcome.exit_code, 0) << id << "\n" << outcome.out << outcome.err;
-  EXPECT_EQ(outcome.err, "") << id;
-}
-
-void expect_well_by_all_algorithms(int ranks, const std::string& id, const Flags& more = {}) {
-  for (const char* algorithm : {"auto", "direct", "ring"}) {
-    SCOPED_TRACE(algorithm);
-    Flags flags = {"--algorithm", algorithm};
-    flags.insert(flags.end(), more.begin(), more.end());
-    expect_well(ranks, id, flags);
-  }
-}
 
 TEST(Situation, S01) { expect_well_by_all_algorithms(2, "S01"); }
 TEST(Situation, S02) { expect_well_by_all_algorithms(3, "S02"); }
@@ -80,15 +35,15 @@ TEST(Situation, S04) {
 
 // The one warning of S04 comes after 1 to 2 s.
 TEST(Situation, S04WarnsInTime) {
-  Flags arguments = {kKolorun, "-np", "2"};
-  for (const std::string& word : settings()) arguments.push_back(word);
+  Flags arguments = kolorun_with_settings(2);
+  for (const std::string& word : over(transport_under_test())) arguments.push_back(word);
   const TemporaryFolder folder;
   const std::string stamped = folder.script("stamp",
                                             "exec \"$@\" 2>&1 | while read -r line; do "
                                             "case $line in *stall:*) date +%s.%N >" +
                                                 (folder / "warned") + ";; esac; done\n");
   arguments.insert(arguments.begin(), stamped);
-  arguments.insert(arguments.end(), {kRanks, "S04"});
+  arguments.insert(arguments.end(), {case_ranks(), "S04"});
   Child child(arguments, {.environment = {}, .raw_environment = {}});
   const double started = now_seconds();
   ASSERT_TRUE(wait_for_file(folder / "warned", 4));
@@ -109,6 +64,8 @@ TEST(Numbers, FirstSightAndLaterGiveTheSameBits) {
 }
 TEST(Situation, S09) { expect_well_by_all_algorithms(2, "S09"); }
 TEST(Situation, S10) { expect_well_by_all_algorithms(2, "S10"); }
+TEST(Situation, S11) { expect_well_by_all_algorithms(2, "S11"); }
+TEST(Situation, S12) { expect_well_by_all_algorithms(3, "S12"); }
 TEST(Situation, S14) { expect_well_by_all_algorithms(2, "S14"); }
 TEST(Situation, S15) { expect_well_by_all_algorithms(2, "S15"); }
 TEST(Situation, S16) { expect_well_by_all_algorithms(2, "S16"); }
@@ -121,6 +78,7 @@ TEST(Situation, S17) {
   }
 }
 
+TEST(Situation, S19) { expect_well_by_all_algorithms(3, "S19"); }
 TEST(Situation, S20) { expect_well(2, "S20"); }
 
 TEST(Situation, S42) {
@@ -138,8 +96,16 @@ TEST(Situation, S42) {
   }
 }
 
+TEST(Situation, S61) {
+  const Outcome outcome = launch(2, "S61", {}, long_tests() ? 600 : 60);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  // At most one line about evictions a minute.
+  EXPECT_LE(static_cast<double>(lines_of(outcome.err).size()), 1 + outcome.seconds / 60)
+      << outcome.err;
+}
+
 TEST(Situation, S77) {
-  const Outcome plain = run({kRanks, "S77"});
+  const Outcome plain = run({case_ranks(), "S77"});
   EXPECT_EQ(plain.exit_code, 0) << plain.err;
   EXPECT_EQ(plain.out, "");
   ASSERT_EQ(lines_of(plain.err).size(), 1u) << plain.err;
@@ -147,7 +113,7 @@ TEST(Situation, S77) {
   EXPECT_THAT(plain.err, HasSubstr("KOLO_NOTICE=0"));
   RunOptions silent;
   silent.environment = {{"KOLO_NOTICE", "0"}};
-  const Outcome quiet = run({kRanks, "S77"}, silent);
+  const Outcome quiet = run({case_ranks(), "S77"}, silent);
   EXPECT_EQ(quiet.exit_code, 0);
   EXPECT_EQ(quiet.err, "");
   expect_well(1, "S77");  // under kolorun there is nothing to notice
@@ -208,14 +174,26 @@ TEST(Endings, AStallEndsOnAllRanks) {
   EXPECT_THAT(outcome.err, HasSubstr("'late' missing on rank 2"));
 }
 
-// 2 GiB a rank.
+// Two ranks with 2 GiB each, or 3 GiB; over sockets only if there is time.
+std::string obstacle_to_sizes(std::size_t bytes, bool needs_time) {
+  if (needs_time && !long_tests()) return "takes long; set KOLO_TEST_LONG=1";
+  const std::size_t free = available_bytes();
+  if (free >= bytes) return "";
+  return "needs " + std::to_string(bytes >> 20) + " MiB of memory, and this machine has " +
+         std::to_string(free >> 20);
+}
+
+TEST(Sizes, S18) {
+  const std::size_t need = std::size_t{long_tests() ? 9U : 6U} << 30;
+  const std::string obstacle = obstacle_to_sizes(need, transport_under_test() != "shm");
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  expect_well(2, "S18", {}, 600);
+}
+
 TEST(Sizes, Above2To31Elements) {
-  const char* wish = std::getenv("KOLO_TEST_LONG");
-  if (wish == nullptr || std::string(wish) != "1") {
-    GTEST_SKIP() << "needs 5 GiB of memory; set KOLO_TEST_LONG=1";
-  }
-  const Outcome outcome = launch(2, "huge", {}, 600);
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string obstacle = obstacle_to_sizes(std::size_t{6} << 30, true);
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  expect_well(2, "huge", {}, 600);
 }
 
 }  // namespace

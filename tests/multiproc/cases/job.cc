@@ -45,9 +45,18 @@ void Stopwatch::expect_between(double least, double most, std::string_view what)
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-int repetitions(int full) {
+int repetitions(int full) { return long_tests() ? full : std::max(20, full / 10); }
+
+bool long_tests() {
   const char* wish = std::getenv("KOLO_TEST_LONG");
-  return wish != nullptr && std::strcmp(wish, "1") == 0 ? full : std::max(20, full / 10);
+  return wish != nullptr && std::strcmp(wish, "1") == 0;
+}
+
+std::uint64_t hash_of(const void* memory, std::size_t bytes, std::uint64_t seed) {
+  const auto* values = static_cast<const unsigned char*>(memory);
+  std::uint64_t hash = seed;
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ values[i]) * 0x100000001b3U;
+  return hash;
 }
 
 kolo_options named(const char* name) {
@@ -56,10 +65,23 @@ kolo_options named(const char* name) {
   return options;
 }
 
+std::string road_of(kolo_context* context) {
+  const char* info = "";
+  expect_status(kolo_info(context, &info), KOLO_OK, "kolo_info");
+  const std::string_view text = info;
+  const std::string_view key = "\"road\":\"";
+  const std::size_t begin = text.find(key) + key.size();
+  return std::string(text.substr(begin, text.find('"', begin) - begin));
+}
+
 Job::Job() {
   expect_status(kolo_init(nullptr, &context_), KOLO_OK, "kolo_init");
   rank_ = kolo_rank(context_);
   size_ = kolo_size(context_);
+  const char* road = std::getenv("KOLO_TEST_ROAD");
+  if (road != nullptr && size_ > 1 && road_of(context_) != road) {
+    fail("the road is " + road_of(context_) + ", not " + road);
+  }
 }
 
 void Job::expect_size(int size) const {

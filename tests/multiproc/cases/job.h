@@ -44,6 +44,13 @@ class Stopwatch {
 
 void sleep_ms(int ms);
 int repetitions(int full);  // a tenth, at least 20, without KOLO_TEST_LONG=1
+bool long_tests();
+
+// FNV-1a over bytes; begins with, or goes on from, `seed`.
+std::uint64_t hash_of(const void* memory, std::size_t bytes,
+                      std::uint64_t seed = 0xcbf29ce484222325U);
+
+std::string road_of(kolo_context* context);  // as kolo_info() names it
 
 template <typename T>
 struct TypeOf;
@@ -85,7 +92,7 @@ kolo_options named(const char* name);
 
 class Job {
  public:
-  Job();  // kolo_init, which must succeed
+  Job();  // kolo_init, which must succeed; over the road KOLO_TEST_ROAD, if that is set
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -132,7 +139,10 @@ struct Situation {
 };
 std::vector<Situation> agreement_situations();
 std::vector<Situation> number_situations();
+std::vector<Situation> exact_situations();
 std::vector<Situation> shape_situations();
+std::vector<Situation> size_situations();
+std::vector<Situation> resource_situations();
 std::vector<Situation> ending_situations();
 std::vector<Situation> argument_situations();
 std::vector<Situation> request_situations();

@@ -1,4 +1,4 @@
-// S15 to S17 and S20: shapes, sizes and roots; and a tensor of more than 2^31 elements.
+// S15 to S17 and S20: shapes, sizes and roots.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -188,24 +188,6 @@ int s20() {
   return 0;
 }
 
-// Above 2^31 elements, in place; 2 GiB a rank.
-int huge() {
-  const Job job;
-  job.expect_size(2);
-  constexpr std::size_t kCount = (std::size_t{1} << 31) + 3;
-  std::vector<std::int8_t> values(kCount);
-  for (std::size_t i = 0; i < kCount; ++i) {
-    values[i] = static_cast<std::int8_t>(static_cast<int>(i % 61) - 30 * job.rank());
-  }
-  kolo_request request = job.submit("huge", values);
-  expect_status(kolo_wait(job.context(), &request, 300'000), KOLO_OK, "kolo_wait");
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (values[i] != 2 * static_cast<int>(i % 61) - 30) fail("element " + std::to_string(i));
-  }
-  job.shutdown();
-  return 0;
-}
-
 // 1 MiB of numbers that are different on every rank.
 int wire() {
   const Job job;
@@ -225,7 +207,7 @@ int wire() {
 }  // namespace
 
 std::vector<Situation> shape_situations() {
-  return {{"S15", s15}, {"S16", s16}, {"S17", s17}, {"S20", s20}, {"huge", huge}, {"wire", wire}};
+  return {{"S15", s15}, {"S16", s16}, {"S17", s17}, {"S20", s20}, {"wire", wire}};
 }
 
 }  // namespace kolo::cases
