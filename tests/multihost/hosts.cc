@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <stdexcept>
 
 namespace kolo::test {
@@ -12,15 +13,8 @@ namespace {
 
 const std::string kPrefix = "kolo";
 
-std::string ip_path() {
-  for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"}) {
-    if (::access(path, X_OK) == 0) return path;
-  }
-  return {};
-}
-
 Outcome ip(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), ip_path());
+  arguments.insert(arguments.begin(), Hosts::ip_path());
   return run(arguments);
 }
 
@@ -49,6 +43,13 @@ void remove_leftovers() {
 }
 
 }  // namespace
+
+std::string Hosts::ip_path() {
+  for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"}) {
+    if (::access(path, X_OK) == 0) return path;
+  }
+  return {};
+}
 
 std::string Hosts::obstacle() {
   if (ip_path().empty()) return "there is no ip program; install iproute2";
@@ -93,10 +94,10 @@ void Hosts::remove() const {
   ip({"netns", "del", switch_});
 }
 
-std::string Hosts::list(int ranks_per_host) const {
+std::string Hosts::list(const std::vector<int>& ranks) const {
   std::string text;
-  for (const std::string& name : names_) {
-    text += (text.empty() ? "" : ",") + name + ":" + std::to_string(ranks_per_host);
+  for (std::size_t host = 0; host < names_.size(); ++host) {
+    text += (text.empty() ? "" : ",") + names_[host] + ":" + std::to_string(ranks[host]);
   }
   return text;
 }
@@ -110,23 +111,29 @@ std::uint64_t Hosts::sent_bytes(int host) const {
 
 Outcome Hosts::launch(int ranks_per_host, const std::vector<std::string>& program,
                       const std::vector<std::string>& flags) const {
-  std::vector<std::string> arguments = {KOLO_KOLORUN,
-                                        "-np",
-                                        std::to_string(ranks_per_host * count()),
-                                        "-H",
-                                        list(ranks_per_host),
-                                        "--launcher-exec",
-                                        ip_path() + " netns exec",
-                                        "--start-timeout",
-                                        "10",
-                                        "--peer-timeout-seconds",
-                                        "3",
-                                        "--grace",
-                                        "2",
-                                        "--stall-check-warning-time-seconds",
-                                        "1",
-                                        "--stall-check-shutdown-time-seconds",
-                                        "5"};
+  return launch_on(std::vector<int>(names_.size(), ranks_per_host), program, flags);
+}
+
+Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::string>& program,
+                         const std::vector<std::string>& flags, const std::string& enter) const {
+  std::vector<std::string> arguments = {
+      KOLO_KOLORUN,
+      "-np",
+      std::to_string(std::accumulate(ranks.begin(), ranks.end(), 0)),
+      "-H",
+      list(ranks),
+      "--launcher-exec",
+      enter.empty() ? ip_path() + " netns exec" : enter,
+      "--start-timeout",
+      "10",
+      "--peer-timeout-seconds",
+      "3",
+      "--grace",
+      "2",
+      "--stall-check-warning-time-seconds",
+      "1",
+      "--stall-check-shutdown-time-seconds",
+      "5"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(), program.begin(), program.end());
   RunOptions options;

@@ -28,12 +28,19 @@ class Hosts {
     return names_[static_cast<std::size_t>(host)];
   }
   // "a:2,b:2" for -H.
-  [[nodiscard]] std::string list(int ranks_per_host) const;
+  [[nodiscard]] std::string list(const std::vector<int>& ranks) const;
   // What a host has sent into its wire so far.
   [[nodiscard]] std::uint64_t sent_bytes(int host) const;
   // kolorun over these hosts, with the settings of the cases.
   [[nodiscard]] Outcome launch(int ranks_per_host, const std::vector<std::string>& program,
                                const std::vector<std::string>& flags = {}) const;
+  // With so many ranks on each; commands on hosts are begun by `enter` (a path), called as
+  // "enter HOST COMMAND...", if it is given.
+  [[nodiscard]] Outcome launch_on(const std::vector<int>& ranks,
+                                  const std::vector<std::string>& program,
+                                  const std::vector<std::string>& flags = {},
+                                  const std::string& enter = "") const;
+  static std::string ip_path();  // of the ip program; empty: there is none
 
  private:
   void remove() const;
