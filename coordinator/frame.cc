@@ -244,7 +244,8 @@ Status get_reports(const wire::Frame& from, Frame& frame) {
     frame.joined.push_back(joined);
   }
   for (const wire::Expiry& wire_expiry : from.expired()) {
-    Expiry expiry{{wire_expiry.key().process_set(), wire_expiry.key().name()}, 0};
+    Expiry expiry{
+        {wire_expiry.key().process_set(), wire_expiry.key().name()}, 0, wire_expiry.mark()};
     if (!get_rank(wire_expiry.rank(), expiry.rank)) return malformed("rank");
     frame.expired.push_back(std::move(expiry));
   }
@@ -296,6 +297,7 @@ std::string encode(const Frame& frame) {
     wire::Expiry& wire_expiry = *out.add_expired();
     put(expiry.key, *wire_expiry.mutable_key());
     wire_expiry.set_rank(static_cast<std::uint32_t>(expiry.rank));
+    wire_expiry.set_mark(expiry.mark);
   }
   for (const Item& item : frame.items) put(item, *out.add_items());
   for (const Notice& notice : frame.notices) {

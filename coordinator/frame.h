@@ -34,6 +34,9 @@ struct Toggle {
 struct Expiry {
   UnitKey key;
   int rank = 0;
+  // Of a submission through a slot: SlotMark::word(). The word of its end may overtake this one,
+  // and the next one of its name must not meet it.
+  std::uint64_t mark = 0;
 };
 
 struct Joined {

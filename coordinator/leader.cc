@@ -119,7 +119,7 @@ void Leader::add_joined(std::uint32_t process_set, int rank) {
 
 void Leader::expire(const UnitKey& key, int rank) {
   stream(key);
-  report_.expired.push_back({key, rank});
+  report_.expired.push_back({key, rank, 0});
 }
 
 void Leader::tick(Nanos now) {

@@ -114,6 +114,7 @@ void Member::join_when_published(std::uint32_t process_set) {
        it != pending_.end() && it->first.process_set == process_set; ++it) {
     if (!it->second.behind.empty()) return;
   }
+  if (slots_ != nullptr && slots_->awaits_eviction(process_set)) return;
   joining_.erase(process_set);
   report_.joined.push_back({process_set, rank_});
 }
@@ -122,7 +123,7 @@ void Member::tick(Nanos now) {
   for (auto& [key, pending] : pending_) {
     if (pending.deadline > now || pending.expired) continue;
     pending.expired = true;
-    report_.expired.push_back({key, rank_});
+    report_.expired.push_back({key, rank_, pending.mark});
   }
 }
 
@@ -259,13 +260,21 @@ Status Member::apply_evict(const Evict& evict) {
   by_id_.erase(known);
   if (!had_slot || slots_ == nullptr) return Status::ok();
   auto under_way = slots_->forgotten(evict.id, key);
-  if (!under_way) return Status::ok();
+  if (!under_way) {
+    join_when_published(key.process_set);
+    return Status::ok();
+  }
   if (pending_.contains(key)) return bad_order("an eviction of a unit that waits elsewhere");
   Pending& pending = pending_[key];
   pending.ticket = under_way->ticket;
   pending.unit = std::move(under_way->unit);
   pending.deadline = under_way->deadline;
-  if (!contains(evict.taken, rank_)) publish(pending);
+  if (contains(evict.taken, rank_)) {
+    pending.mark = SlotMark{static_cast<std::uint32_t>(evict.id), 0}.word();
+  } else {
+    publish(pending);
+  }
+  join_when_published(key.process_set);
   return Status::ok();
 }
 

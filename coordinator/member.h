@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "coordinator/frame.h"
+#include "coordinator/slot_board.h"
 #include "coordinator/slot_user.h"
 #include "coordinator/topology.h"
 
@@ -54,7 +55,9 @@ class Member {
   void join(std::uint32_t process_set);
   void tick(Nanos now);  // publishes deadlines that have passed
   // The time limit of a submission through a slot has passed.
-  void expire(const UnitKey& key) { report_.expired.push_back({key, rank_}); }
+  void expire(const UnitKey& key, SlotMark mark) {
+    report_.expired.push_back({key, rank_, mark.word()});
+  }
   [[nodiscard]] Nanos next_deadline() const;
 
   // One step of the host's ordered stream; sets `plan` if it is a run that concerns this rank.
@@ -84,7 +87,8 @@ class Member {
     UnitPtr unit;
     std::optional<std::string> payload;
     Nanos deadline = kNever;
-    bool expired = false;  // has been published as expired
+    bool expired = false;    // has been published as expired
+    std::uint64_t mark = 0;  // of a submission that the leader has taken from its slot
     std::deque<Waiting> behind;
   };
   struct Known {

@@ -228,7 +228,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
   }
   for (const Expiry& expiry : report.expired) {
     if (topology_.is_host_only(expiry.key.process_set)) {
-      host_sequencer_->expire(expiry.key, from, now);
+      host_sequencer_->expire(expiry.key, from, now, SlotMark::of(expiry.mark));
     } else {
       leader_role_->expire(expiry.key, from);
     }

@@ -99,7 +99,7 @@ class Negotiator {
   void beat();
 
   // The time limit of a submission through a slot has passed.
-  void expire_slot(const UnitKey& key) { member_.expire(key); }
+  void expire_slot(const UnitKey& key, SlotMark mark) { member_.expire(key, mark); }
 
   // Orders what has been announced on the board. True if anything moved.
   bool order_slots(Nanos now);

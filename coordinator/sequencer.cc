@@ -112,12 +112,25 @@ void Sequencer::add_joined(std::uint32_t process_set, int rank, Nanos now) {
   }
 }
 
-void Sequencer::expire(const UnitKey& key, int rank, Nanos now) {
-  if (const auto* cached = with_slot(key); cached != nullptr && slots_->waits(cached->id, rank)) {
+// The id by which a submission was made through a slot and then taken from there; 0: it was not.
+std::uint32_t Sequencer::slot_id_of(const PendingUnit& pending, int rank) const {
+  if (slots_ == nullptr) return 0;
+  for (const Variant& variant : pending.variants) {
+    const bool has = std::binary_search(variant.ranks.begin(), variant.ranks.end(), rank);
+    if (!has || variant.id == 0 || toggles_.unit_of(variant.id) != nullptr) continue;
+    return static_cast<std::uint32_t>(variant.id);
+  }
+  return 0;
+}
+
+void Sequencer::expire(const UnitKey& key, int rank, Nanos now, SlotMark mark) {
+  const auto* cached = with_slot(key);
+  if (cached != nullptr && slots_->waits(cached->id, rank, mark)) {
     close_slot(*cached, failures_, now);
   }
   const PendingUnit* pending = table_.find(key);
-  if (pending != nullptr && !pending->ready && pending->has(rank)) {
+  if (pending != nullptr && !pending->ready && pending->has(rank) &&
+      slot_id_of(*pending, rank) == mark.id) {
     fail_late(key, "its time limit on " + ranks_text({rank}) + " has passed");
   }
 }
@@ -236,7 +249,7 @@ const ResponseCache::Cached* Sequencer::with_slot(const UnitKey& key) const {
 void Sequencer::close_slot(ResponseCache::Cached cached, std::vector<Item>& items, Nanos now) {
   std::vector<int> taken = slots_->close(cached.id);
   cache_.erase(cached.id);
-  for (const int rank : taken) add_one(rank, cached.unit, 0, now);
+  for (const int rank : taken) add_one(rank, cached.unit, cached.id, now);
   items.emplace_back(Evict{cached.id, std::move(taken)});
   check_complete(cached.unit->key);
 }

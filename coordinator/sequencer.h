@@ -60,7 +60,8 @@ class Sequencer {
   // After everything that `rank` has submitted before it joined.
   void add_joined(std::uint32_t process_set, int rank, Nanos now);
   // The time limit of `rank`'s own submission has passed: fails it everywhere, unless ordered.
-  void expire(const UnitKey& key, int rank, Nanos now);
+  // `mark`: of a submission through a slot; only that one is meant.
+  void expire(const UnitKey& key, int rank, Nanos now, SlotMark mark = {});
   void tick(Nanos now);
 
   [[nodiscard]] std::vector<Item> drain(Nanos now);
@@ -73,6 +74,7 @@ class Sequencer {
   void check_complete(const UnitKey& key);
   [[nodiscard]] std::vector<int> expected_ranks(std::uint32_t process_set) const;
   void order(PendingUnit pending, Run& run, std::vector<Item>& before);
+  [[nodiscard]] std::uint32_t slot_id_of(const PendingUnit& pending, int rank) const;
   void fail_late(const UnitKey& key, const std::string& cause);
   [[nodiscard]] const ResponseCache::Cached* with_slot(const UnitKey& key) const;
   void close_slot(ResponseCache::Cached cached, std::vector<Item>& items, Nanos now);

@@ -101,6 +101,7 @@ std::vector<int> SlotLeader::close(std::uint64_t id) {
   const std::uint32_t slot = found->second;
   Entry& entry = entries_[slot];
   const std::uint32_t round = entry.is_inline ? close_inline(slot, entry) : entry.round + 1;
+  if (!entry.is_inline) board_.close(slot, {mark_id(id), round});
   std::vector<int> taken = at_round(slot, entry, round);
   std::erase(ready_, slot);
   slot_of_.erase(found);
@@ -115,11 +116,13 @@ void SlotLeader::closed_in_log(std::uint64_t id) {
   if (closed != closed_.end()) closed->log_place = board_.appended();
 }
 
-bool SlotLeader::waits(std::uint64_t id, int rank) const {
+bool SlotLeader::waits(std::uint64_t id, int rank, SlotMark mark) const {
   const auto found = slot_of_.find(id);
-  if (found == slot_of_.end()) return false;
+  if (found == slot_of_.end() || mark_id(id) != mark.id) return false;
   const Entry& entry = entries_[found->second];
-  const auto ranks = at_round(found->second, entry, open_round(found->second, entry));
+  const std::uint32_t round = open_round(found->second, entry);
+  if (round != mark.round) return false;
+  const auto ranks = at_round(found->second, entry, round);
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 

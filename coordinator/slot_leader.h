@@ -36,8 +36,8 @@ class SlotLeader {
   std::vector<int> close(std::uint64_t id);
   // The word that it is closed stands in the log: the slot is free once all ranks have followed it.
   void closed_in_log(std::uint64_t id);
-  // Whether `rank` has submitted a round of it that is still open.
-  [[nodiscard]] bool waits(std::uint64_t id, int rank) const;
+  // Whether this submission of `rank` is one of its round that is still open.
+  [[nodiscard]] bool waits(std::uint64_t id, int rank, SlotMark mark) const;
   // Whether it has been used since this was last asked.
   bool used_since(std::uint64_t id);
 

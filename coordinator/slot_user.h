@@ -26,6 +26,9 @@ class SlotUser {
   // It is not any more. What is under way through its slot and neither complete nor ordered becomes
   // the member's.
   virtual std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) = 0;
+  // Whether something under way through a slot of the process set came too late: the slot is closed
+  // for it, and the eviction on its way, after which it is made again.
+  [[nodiscard]] virtual bool awaits_eviction(std::uint32_t process_set) const = 0;
 };
 
 }  // namespace kolo::internal

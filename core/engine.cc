@@ -39,7 +39,9 @@ void Engine::keep_time(Nanos now) {
   next_look_ = now + kBetweenLooks;
   watch_window();
   if (parts_.units.next_deadline() <= now) {
-    for (const UnitKey& key : parts_.units.take_expired(now)) negotiator_.expire_slot(key);
+    for (const auto& [key, mark] : parts_.units.take_expired(now)) {
+      negotiator_.expire_slot(key, mark);
+    }
   }
   if (next_due(now) <= now) {
     due_ = kNever;

@@ -97,6 +97,9 @@ class Engine final : private SlotUser {
   void watch_window();
   void learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) override;
   std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) override;
+  [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const override {
+    return parts_.units.awaits_eviction(process_set);
+  }
 
   Topology topology_;
   Negotiator negotiator_;

@@ -264,8 +264,8 @@ void UnitTable::record(Trace::Phase phase, const UnitEntry& entry) {
   }
 }
 
-std::vector<UnitKey> UnitTable::take_expired(Nanos now) {
-  std::vector<UnitKey> expired;
+std::vector<UnitTable::Expired> UnitTable::take_expired(Nanos now) {
+  std::vector<Expired> expired;
   const std::lock_guard lock(mutex_);
   Nanos next = kNever;
   std::erase_if(timed_, [&](UnitEntry* entry) {
@@ -274,11 +274,20 @@ std::vector<UnitKey> UnitTable::take_expired(Nanos now) {
       next = std::min(next, deadline);
       return false;
     }
-    if (entry->published) expired.push_back(*entry->key);
+    if (entry->published) expired.push_back({*entry->key, entry->mark()});
     return true;
   });
   next_deadline_.store(next.count(), std::memory_order_relaxed);
   return expired;
+}
+
+bool UnitTable::awaits_eviction(std::uint32_t process_set) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(map_.begin(), map_.end(), [&](const auto& place) {
+    const UnitEntry& entry = place.second;
+    return place.first.process_set == process_set && entry.published &&
+           board_->is_closed(entry.slot, entry.mark());
+  });
 }
 
 std::vector<RequestPtr> UnitTable::give_up(std::optional<std::uint32_t> process_set) {

@@ -88,8 +88,14 @@ class UnitTable {
   RequestPtr forget(const UnitKey& key, std::uint64_t id, const Use& use, RequestPtr& completed);
   // The unit is ordered, with this rank's submission of it. Null: there is none.
   RequestPtr ordered(std::uint32_t slot, std::uint32_t mark_id);
-  // Names of published submissions whose time limit has passed; each once.
-  std::vector<UnitKey> take_expired(Nanos now);
+  struct Expired {
+    UnitKey key;
+    SlotMark mark;
+  };
+  // Published submissions whose time limit has passed; each once.
+  std::vector<Expired> take_expired(Nanos now);
+  // Whether one of the process set was published too late: its slot is closed.
+  [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const;
   [[nodiscard]] Nanos next_deadline() const {
     return Nanos(next_deadline_.load(std::memory_order_relaxed));
   }

@@ -239,8 +239,8 @@ void Simulation::tick(Node& node) {
   if (network_.now() < node.tick_at) return;
   node.tick_at = kNever;
   if (node.slots) {
-    for (const UnitKey& key : node.slots->take_expired(network_.now())) {
-      node.negotiator->expire_slot(key);
+    for (const auto& [key, mark] : node.slots->take_expired(network_.now())) {
+      node.negotiator->expire_slot(key, mark);
     }
   }
   node.negotiator->tick(network_.now());

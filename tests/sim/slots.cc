@@ -106,12 +106,12 @@ SlotSubmission SlotTable::ordered(const LogEntry& entry) {
   return mine.submission;
 }
 
-std::vector<UnitKey> SlotTable::take_expired(Nanos now) {
-  std::vector<UnitKey> keys;
+std::vector<std::pair<UnitKey, SlotMark>> SlotTable::take_expired(Nanos now) {
+  std::vector<std::pair<UnitKey, SlotMark>> keys;
   for (auto& [key, entry] : entries_) {
     if (!entry.published || entry.expired || entry.submission.deadline > now) continue;
     entry.expired = true;
-    keys.push_back(key);
+    keys.emplace_back(key, entry.mark());
   }
   return keys;
 }

@@ -51,7 +51,7 @@ class SlotTable final : public SlotUser {
   // Whether the log can order something of this slot that concerns this rank.
   [[nodiscard]] bool knows(const LogEntry& entry) const { return find(entry) != nullptr; }
 
-  std::vector<UnitKey> take_expired(Nanos now);
+  std::vector<std::pair<UnitKey, SlotMark>> take_expired(Nanos now);
   [[nodiscard]] Nanos next_deadline() const;
   // What is published and will not end here any more, of one process set or of all.
   std::vector<Ticket> give_up(std::optional<std::uint32_t> process_set);
@@ -59,7 +59,7 @@ class SlotTable final : public SlotUser {
   void learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) override;
   std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) override;
   // What is published in a slot of the process set that the leader has closed already.
-  [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const;
+  [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const override;
 
  private:
   struct Entry {

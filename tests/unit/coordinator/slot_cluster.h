@@ -25,6 +25,7 @@ class SlotCluster {
     std::unique_ptr<Negotiator> negotiator;
     std::vector<std::string> order;  // of operations in the host's sequence, "a+b" where they fuse
     std::map<Ticket, Status> ended;
+    std::map<Ticket, std::vector<int>> absent;            // by submissions that ran
     std::map<Ticket, std::vector<std::string>> gathered;  // by submissions complete in their slots
     std::vector<std::string> warnings;
     std::vector<RankLeft> left;
@@ -55,6 +56,7 @@ class SlotCluster {
   [[nodiscard]] std::size_t frames() const { return frames_; }
   void hold(int rank) { held_.insert(rank); }
   void release() { held_.clear(); }
+  void release(int rank) { held_.erase(rank); }
 
   // True if it went through its slot.
   bool submit(int rank, Ticket ticket, const UnitPtr& unit, Nanos deadline = kNever,
@@ -89,10 +91,14 @@ class SlotCluster {
       }
     }
   }
+  // One rank's clock; what it has to say goes on its way.
+  void tick(int rank) {
+    tell_time((*this)[rank]);
+    drain(rank);
+  }
   void tick_all() {
     for (Rank& rank : ranks_) {
-      for (const UnitKey& key : rank.table->take_expired(now)) rank.negotiator->expire_slot(key);
-      rank.negotiator->tick(now);
+      tell_time(rank);
     }
     settle();
   }
@@ -100,6 +106,12 @@ class SlotCluster {
   Nanos now{0};
 
  private:
+  void tell_time(Rank& rank) const {
+    for (const auto& [key, mark] : rank.table->take_expired(now)) {
+      rank.negotiator->expire_slot(key, mark);
+    }
+    rank.negotiator->tick(now);
+  }
   // As Engine::tick: the negotiator's actions, then the slots, then the log.
   bool look(int rank) {
     bool moved = drain(rank);
@@ -142,6 +154,7 @@ class SlotCluster {
         if (planned.run == 0) continue;
         to.order.push_back(planned.unit->key.name);
         to.ended.emplace(planned.ticket, Status::ok());
+        to.absent[planned.ticket] = planned.absent;
       }
     }
     if (const auto* finish = std::get_if<Finish>(&action)) {

@@ -457,6 +457,69 @@ TEST_P(InlineOrOrdered, StallsAreWarnedOfAndEnded) {
   expect_ends(cluster, 2, StatusCode::kTimedOut);
 }
 
+// The word of a time limit goes by frame, and what it is about is over before it arrives.
+TEST(Slots, ATimeLimitOfAnEarlierRoundDoesNotMeetTheNextOne) {
+  SlotCluster cluster(one_host(kAll));
+  const UnitPtr unit = allreduce("u");
+  cluster.submit_all(1, unit);
+  cluster.submit(0, 2, unit);
+  cluster.submit(1, 2, unit, 10ms);
+  cluster.settle();
+  cluster.hold(0);
+  cluster.now = 11ms;
+  cluster.tick(1);
+  cluster.submit(2, 2, unit);
+  cluster.settle();
+  EXPECT_EQ(cluster[1].ended[2].code(), StatusCode::kOk);
+  EXPECT_TRUE(cluster.submit(1, 3, unit));
+  cluster.release();
+  cluster.settle();
+  cluster.submit(0, 3, unit);
+  cluster.submit(2, 3, unit);
+  cluster.settle();
+  expect_ends(cluster, 3, StatusCode::kOk);
+}
+
+TEST(Slots, ATimeLimitOfASubmissionInFullDoesNotMeetARound) {
+  SlotCluster cluster(one_host(kAll));
+  const UnitPtr unit = allreduce("u");
+  cluster.submit(1, 1, unit, 10ms);
+  cluster.settle();
+  cluster.hold(1);
+  cluster.submit(0, 1, unit);
+  cluster.submit(2, 1, unit);
+  cluster.settle();
+  cluster.hold(0);
+  cluster.now = 11ms;
+  cluster.tick(1);
+  cluster.release(1);
+  cluster.settle();
+  EXPECT_EQ(cluster[1].ended[1].code(), StatusCode::kOk);
+  EXPECT_TRUE(cluster.submit(1, 2, unit));
+  cluster.release();
+  cluster.settle();
+  cluster.submit(0, 2, unit);
+  cluster.submit(2, 2, unit);
+  cluster.settle();
+  expect_ends(cluster, 2, StatusCode::kOk);
+}
+
+TEST_P(InlineOrOrdered, AJoinWaitsForWhatWasPublishedTooLate) {
+  cluster_.hold(2);
+  cluster_.submit(0, 3, unit());
+  cluster_.at(1).join(0);
+  cluster_.settle();
+  EXPECT_TRUE(cluster_.submit(2, 3, unit())) << "rank 2 has not heard that the slot is closed";
+  cluster_.at(2).join(0);
+  cluster_.release();
+  cluster_.settle();
+  for (const int rank : {0, 2}) {
+    ASSERT_TRUE(cluster_[rank].ended.contains(3));
+    EXPECT_EQ(cluster_[rank].ended[3].code(), StatusCode::kOk);
+    EXPECT_THAT(cluster_[rank].absent[3], ElementsAre(1));
+  }
+}
+
 TEST(Slots, EvictionsMeetSubmissionsUnderWay) {
   for (const std::uint32_t slots : {2U, 16U}) {
     SequencerOptions options;
