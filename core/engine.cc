@@ -224,10 +224,11 @@ bool Engine::run_slots(Nanos now) {
     parts_.window->ring_all();
     moved = true;
   }
+  const std::uint64_t followed = parts_.board->followed_count();
   while (true) {
     LogEntry entry;
     const Negotiator::Step step = negotiator_.follow_log(entry);
-    if (step == Negotiator::Step::kNone) return moved;
+    if (step == Negotiator::Step::kNone) break;
     moved = true;
     if (step == Negotiator::Step::kItem) {
       act(now);
@@ -235,6 +236,8 @@ bool Engine::run_slots(Nanos now) {
       take_ordered(entry);
     }
   }
+  if (parts_.board->has_made_room(followed)) parts_.window->ring(0);
+  return moved;
 }
 
 // The next unit of a cut. All units of a cut are of one process set.
