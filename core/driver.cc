@@ -82,9 +82,10 @@ bool Driver::run_bodies(Nanos now) {
 }
 
 // A peer that has left waits for our end of its channels: it comes when nothing is under way.
-// True if a channel has come to its end.
+// True if a channel has come to its end. In a broken context none does: some ranks would see all
+// ends and others not, and over MPI who has seen them waits for the others at the process's exit.
 bool Driver::answer_farewells() {
-  if (!parts_.executor.idle()) return false;
+  if (!parts_.executor.idle() || !parts_.engine.broken().is_ok()) return false;
   bool moved = false;
   for (auto& stream : parts_.fabric.channels) {
     for (auto& channel : stream) {
