@@ -115,7 +115,10 @@ Result<SharedMemory> share_memory(const Config& config, const JobIdentity& ident
   const auto heard = who_has(memory.is_ok(), rank, fabric, limit);
   if (!heard) return heard.status();
   const auto lacking = std::find(heard->begin(), heard->end(), 0);
-  if (lacking == heard->end()) return memory;
+  if (lacking == heard->end()) {
+    memory->window->map_carved();
+    return memory;
+  }
   const std::string transport = config.text("transport");
   if (transport == "shm" || transport == "shm+mpi") {
     if (!memory) return memory.status();

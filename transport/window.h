@@ -60,6 +60,9 @@ class Window {
   // behind it. Every rank makes the same calls. RESOURCE: out of memory, or the segment is full.
   Result<std::size_t> carve(std::size_t bytes);
   [[nodiscard]] std::size_t carved() const { return carved_; }
+  // Once all ranks have carved: maps what they have, so that first use costs no page faults. Only a
+  // kindness; it may do nothing.
+  virtual void map_carved() {}
   // Puts memory behind a part of this rank's own segment, so that no access to it can fail.
   virtual Status commit(std::size_t offset, std::size_t bytes) = 0;
 

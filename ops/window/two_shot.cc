@@ -60,10 +60,12 @@ bool WindowTwoShot::take() {
   const std::size_t offset = offset_in(taken_, range);
   for (int peer = 0; peer < size(); ++peer) {
     const auto& place = of_peers_[static_cast<std::size_t>(peer)].input;
+    const bool where_it_lies = peer == rank() && !group_.fused();
     inputs_[static_cast<std::size_t>(peer)] =
-        place ? lane().memory(peer, *place + range.begin * group_.element_size(),
-                              range.count * group_.element_size())
-              : lane().tile(peer, number(taken_)) + offset;
+        where_it_lies ? group_.input(range.begin)
+        : place       ? lane().memory(peer, *place + range.begin * group_.element_size(),
+                                      range.count * group_.element_size())
+                      : lane().tile(peer, number(taken_)) + offset;
   }
   if (places_.output) {
     group_.reduce(range, inputs_, group_.output(range.begin));
@@ -95,13 +97,26 @@ bool WindowTwoShot::pull() {
 
 bool WindowTwoShot::pack_tile() {
   if (packed_ == tiles_ || !lane().free(WindowLane::kTaken, number(packed_))) return false;
-  lane().pack(group_, tile_range(packed_), lane().tile(number(packed_)));
+  const Range tile = tile_range(packed_);
+  if (group_.fused()) {
+    pack(tile);
+  } else {
+    const Range own = share(packed_, rank());
+    pack({tile.begin, own.begin - tile.begin});
+    pack({own.end(), tile.end() - own.end()});
+  }
   lane().publish(WindowLane::kPacked, number(++packed_));
   return true;
 }
 
+void WindowTwoShot::pack(Range range) {
+  if (range.count == 0) return;
+  lane().pack(group_, range, lane().tile(number(packed_)) + offset_in(packed_, range));
+}
+
 bool WindowTwoShot::step() {
-  const bool moved = (meet() && (take() || pull())) || pack_tile();
+  // What others have reduced is pulled while it is still in a cache.
+  const bool moved = (meet() && (pull() || take())) || pack_tile();
   const bool read_by_others = places_.input || places_.output;
   if (pulled_ == tiles_ &&
       (!read_by_others || lane().all_reached(WindowLane::kPulled, number(tiles_))) &&

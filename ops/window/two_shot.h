@@ -1,6 +1,8 @@
 // Two-shot all-reduce over a window, in tiles, several of them under way.
 //
-//   1. pack a tile of the tensors into the ring (packing publishes)
+//   1. pack a tile of the tensors into the ring (packing publishes); of a lone tensor not this
+//   rank's
+//      own share, which nobody else reads
 //   2. when all have packed it, reduce this rank's share of it, in the canonical order, into the
 //      ring of results, and copy that to the outputs
 //   3. when all have reduced it, pull the others' shares into the outputs
@@ -8,7 +10,8 @@
 // arena, reduced right into it and pulled from there. Every rank reads of every other what it has
 // posted on entering, so ranks may differ in this.
 //
-// Cost: 2 steps. In ordinary memory a rank copies its tensor twice; in an arena (n-1)/n of it once.
+// Cost: 2 steps. In ordinary memory a rank copies its tensor twice, a lone one 2 - 1/n times; in an
+// arena (n-1)/n of it once.
 // Memory: two rings of tiles, for any size.
 //
 // No deadlock. Let m be the oldest tile that some rank has not pulled: all words have reached m, so
@@ -40,6 +43,7 @@ class WindowTwoShot final : public WindowOperation {
   bool take();
   bool pull();
   bool pack_tile();
+  void pack(Range range);
   [[nodiscard]] bool tile_is_here(int peer, std::uint64_t tile);
   [[nodiscard]] Range tile_range(std::uint64_t tile) const;
   [[nodiscard]] Range share(std::uint64_t tile, int owner) const;

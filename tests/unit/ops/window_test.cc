@@ -49,7 +49,8 @@ Operation& sum(WindowOperations& operations, const ReductionOrder& order, float*
   return operations.start_allreduce(order, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum);
 }
 
-TEST(WindowOperations, CopyOrdinaryMemoryTwiceAndArenasHalfOnce) {
+// Of a lone tensor everything but this rank's own share is packed.
+TEST(WindowOperations, CopyOrdinaryMemoryOnceAndAHalfAndArenasHalfOnce) {
   Host host(2);
   const ReductionOrder order = ReductionOrder::single_host(2);
   constexpr std::size_t kCount = 1000000;
@@ -61,7 +62,7 @@ TEST(WindowOperations, CopyOrdinaryMemoryTwiceAndArenasHalfOnce) {
   }
   ASSERT_EQ(Host::drive(running), kBothDone);
   for (auto& operations : host.operations) {
-    EXPECT_EQ(operations->counters().bytes_packed, kBytes);
+    EXPECT_NEAR(static_cast<double>(operations->counters().bytes_packed), 0.5 * kBytes, 1000.0);
     EXPECT_EQ(operations->counters().bytes_unpacked, kBytes);
   }
   std::vector<float*> shared;
@@ -73,7 +74,8 @@ TEST(WindowOperations, CopyOrdinaryMemoryTwiceAndArenasHalfOnce) {
   ASSERT_EQ(Host::drive(running), kBothDone);
   EXPECT_EQ(std::count(shared[0], shared[0] + kCount, 2.0F), kCount);
   for (auto& operations : host.operations) {
-    EXPECT_EQ(operations->counters().bytes_packed, kBytes) << "packed what lay in the arena";
+    EXPECT_NEAR(static_cast<double>(operations->counters().bytes_packed), 0.5 * kBytes, 1000.0)
+        << "packed what lay in the arena";
     EXPECT_NEAR(static_cast<double>(operations->counters().bytes_unpacked), 1.5 * kBytes, 1000.0);
   }
 }
