@@ -83,8 +83,8 @@ class SlotBoard {
   [[nodiscard]] std::optional<LogEntry> next_entry() const;
   void followed();
   [[nodiscard]] std::uint64_t followed_count() const { return followed_; }
-  // Whether the leader, were its log full, should be told that this rank has followed since `before`
-  // (an earlier followed_count()).
+  // Whether the leader, were its log full, should be told that this rank has followed since
+  // `before` (an earlier followed_count()).
   [[nodiscard]] bool has_made_room(std::uint64_t before) const {
     const std::uint64_t quarter = log_entries_ / 4;
     return followed_ / quarter != before / quarter;

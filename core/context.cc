@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "core/allocations.h"
 #include "core/completions.h"
+#include "core/context_parts.h"
 #include "core/context_road.h"
 #include "core/driver.h"
 #include "core/engine.h"
@@ -27,81 +28,6 @@ namespace {
 
 // What one call handles: on the stack unless there are many.
 using FewRequests = boost::container::small_vector<RequestPtr, 64>;
-
-Nanos milliseconds_or_never(std::int64_t ms) {
-  return ms == 0 ? kNever : Nanos(std::chrono::milliseconds(ms));
-}
-
-SequencerOptions sequencer_options(const Config& config) {
-  SequencerOptions options;
-  options.cache_capacity = static_cast<std::size_t>(config.integer("cache_capacity"));
-  options.fusion.threshold_bytes =
-      static_cast<std::uint64_t>(config.integer("fusion_threshold_bytes"));
-  options.fusion.tensor_bytes = static_cast<std::uint64_t>(config.integer("fusion_tensor_bytes"));
-  options.stall_warning = milliseconds_or_never(config.integer("stall_warning_ms"));
-  options.stall_abort = milliseconds_or_never(config.integer("stall_abort_ms"));
-  options.inline_allreduce = config.text("algorithm") != "ring";
-  return options;
-}
-
-std::vector<int> hosts_of(const PeerTable& table) {
-  std::vector<int> hosts;
-  for (const PeerInfo& peer : table.peers) hosts.push_back(peer.host_index);
-  return hosts;
-}
-
-std::vector<std::string> host_names_of(const PeerTable& table) {
-  std::vector<std::string> names;
-  for (const PeerInfo& peer : table.peers) names.push_back(peer.host);
-  return names;
-}
-
-Executor::Options executor_options(const Config& config, const Road& road) {
-  return {road.rank, *parse_algorithm(config.text("algorithm"))};
-}
-
-// The channels of every stream, by peer.
-std::vector<std::vector<Channel*>> channels_of(const Fabric& fabric) {
-  std::vector<std::vector<Channel*>> channels;
-  for (const auto& stream : fabric.channels) {
-    channels.emplace_back();
-    for (const auto& channel : stream) channels.back().push_back(channel.get());
-  }
-  return channels;
-}
-
-// One set of collectives for each stream, over the best road. Who asks for the ring gets it.
-Executor::Streams streams_of(const Config& config, const Road& road,
-                             const std::vector<std::vector<Channel*>>& channels,
-                             const ReductionOrder& order, const HostMap& map) {
-  const AlgorithmChoice choice = *parse_algorithm(config.text("algorithm"));
-  const bool shares = road.memory.window != nullptr && choice != AlgorithmChoice::kRing;
-  Executor::Streams streams;
-  for (std::size_t stream = 0; stream < channels.size(); ++stream) {
-    const Communicator communicator{road.rank, map.size(), channels[stream], &order, 0};
-    if (shares) {
-      streams.push_back(
-          std::make_unique<HostsCollectives>(*road.memory.window, road.memory.lanes[stream],
-                                             road.memory.arena.get(), map, communicator));
-    } else {
-      streams.push_back(std::make_unique<ChannelCollectives>(communicator, choice));
-    }
-  }
-  return streams;
-}
-
-WaitPolicy wait_policy(const Config& config, int local_size) {
-  return WaitPolicy::choose(local_size, std::thread::hardware_concurrency(),
-                            std::chrono::microseconds(config.integer("spin_us")));
-}
-
-int count_local(const Road& road) {
-  const auto& peers = road.fabric.table.peers;
-  const int host = peers[static_cast<std::size_t>(road.rank)].host_index;
-  return static_cast<int>(std::count_if(peers.begin(), peers.end(), [host](const PeerInfo& peer) {
-    return peer.host_index == host;
-  }));
-}
 
 class JobContext final : public Context {
  public:

@@ -83,7 +83,7 @@ class Driver {
 
   Parts parts_;
   WaitPolicy policy_;
-  bool sockets_carry_data_;  // else they are quiet but for control frames
+  bool sockets_carry_data_;                      // else they are quiet but for control frames
   std::mutex drive_;                             // held by whoever runs the bodies
   std::atomic<bool> driven_{false};              // ... who will look at the queue once more
   std::atomic<bool> give_way_{false};            // drive_farewell wants to drive

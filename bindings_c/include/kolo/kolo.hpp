@@ -9,10 +9,8 @@
 //     done.wait();
 //
 // Vectors, arrays and spans are taken from C++20 on; pointers and a count always.
-//
-// Errors are exceptions of the class Error, which carries the status and the text; they are thrown
-// by this header, on the user's side of the C boundary, never by the library. Functions that ask
-// whether something is done return a bool.
+// Errors are exceptions of the class Error, with status and text, thrown by this header, never by
+// the library. Functions that ask whether something is done return a bool.
 //
 // Ownership and blocking: a Context shuts down when destroyed, and must outlive its Requests. A
 // Request that is still running when destroyed *waits*, because its buffers are kolo's until then:
@@ -28,7 +26,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -39,6 +36,7 @@
 #include <span>
 #endif
 
+#include "kolo/allocator.hpp"
 #include "kolo/kolo.h"
 
 namespace kolo {
@@ -325,35 +323,6 @@ class Group {
 };
 
 // A rank's membership of a job. Blocking calls inside an open group join the group and return.
-// Memory of kolo_alloc() for standard containers, which must not outlive the context:
-//     std::vector<float, kolo::Allocator<float>> gradient(n, context.allocator<float>());
-template <typename T>
-class Allocator {
- public:
-  using value_type = T;
-
-  explicit Allocator(kolo_context* context) noexcept : context_(context) {}
-  template <typename U>
-  Allocator(const Allocator<U>& other) noexcept : context_(other.context()) {}  // NOLINT: implicit
-
-  T* allocate(std::size_t count) {
-    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
-    void* memory = nullptr;
-    check(kolo_alloc(context_, count * sizeof(T), &memory));
-    return static_cast<T*>(memory);
-  }
-  void deallocate(T* memory, std::size_t) noexcept { kolo_free(context_, memory); }
-  kolo_context* context() const noexcept { return context_; }
-
-  friend bool operator==(const Allocator& a, const Allocator& b) noexcept {
-    return a.context_ == b.context_;
-  }
-  friend bool operator!=(const Allocator& a, const Allocator& b) noexcept { return !(a == b); }
-
- private:
-  kolo_context* context_;
-};
-
 class Context {
  public:
   Context() { check(kolo_init(nullptr, &context_)); }

@@ -4,7 +4,8 @@
 usage: digits_test.py KOLORUN DIGITS MPIEXEC [unittest arguments]
 For 2, 3, 4 and 8 ranks and three fusion thresholds, each KOLO_TEST_REPETITIONS times (default 2;
 10 with KOLO_TEST_LONG=1); and for 4 ranks on 1, 2 and 4 hosts (by name; all of them are this
-machine) over every road. MPIEXEC is empty where kolo is built without MPICH. Everything is seeded by the trainer's --seed, which is printed.
+machine) over every road. MPIEXEC is empty where kolo is built without MPICH. Everything is seeded
+by the trainer's --seed, which is printed.
 """
 import os
 import pathlib

@@ -158,7 +158,8 @@ TEST_F(SequencerPayloads, AUnitWithPayloadsIsFusedWithNothing) {
   for (const std::uint64_t id : {2, 4, 6}) {
     ASSERT_TRUE(sequencer_.add_toggle(kBoth, {id, false}, 0ns).is_ok());
   }
-  EXPECT_THAT(run_of(sequencer_.drain(Nanos(0))).cuts, ElementsAre(ElementsAre(0u), ElementsAre(1u, 2u)));
+  EXPECT_THAT(run_of(sequencer_.drain(Nanos(0))).cuts,
+              ElementsAre(ElementsAre(0u), ElementsAre(1u, 2u)));
 }
 
 // ---- members
