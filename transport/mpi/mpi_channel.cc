@@ -64,7 +64,8 @@ MpiChannel::MpiChannel(std::shared_ptr<MpiWorld> world, const MpiAddress& addres
 
 MpiChannel::~MpiChannel() {
   if (!world_->usable()) return;
-  if (!finished()) {
+  // A peer waits for the end of a channel that is broken on this side alone, too.
+  if (!finished() || (memory_ != nullptr && !end_sent_)) {
     open();
     say(end_sent_ ? WordKind::kLeft : WordKind::kLost);
   }
@@ -198,7 +199,9 @@ void MpiChannel::say(WordKind word) {
   }
   words_out_.next = (index + 1) % words_out_.slots.size();
   std::byte* memory = memory_of(words_out_, index);
-  std::memcpy(memory, &word, sizeof word);
+  const std::uint64_t value =
+      counters_.messages_sent << kKindBits | static_cast<std::uint64_t>(word);
+  std::memcpy(memory, &value, sizeof value);
   Slot& slot = words_out_.slots[index];
   slot.busy =
       check(world_->calls().isend(world_->communicator(), memory, sizeof word, address_.peer,
@@ -221,7 +224,7 @@ void MpiChannel::take_words() {
     if (!check(world_->calls().test(&slot.request, &done, &bytes))) slot.busy = false;
     if (done == 0) return;
     slot.busy = false;
-    WordKind word{};
+    std::uint64_t word = 0;
     if (bytes == sizeof word) std::memcpy(&word, memory_of(words_in_, index), sizeof word);
     take_word(word);
     if (!broken_.is_ok()) return;
@@ -230,15 +233,19 @@ void MpiChannel::take_words() {
   }
 }
 
-void MpiChannel::take_word(WordKind word) {
-  switch (word) {
+void MpiChannel::take_word(std::uint64_t word) {
+  const auto kind = static_cast<WordKind>(word & ((1U << kKindBits) - 1));
+  if (kind == WordKind::kLost || kind == WordKind::kBroken) gone_after_ = word >> kKindBits;
+  switch (kind) {
     case WordKind::kGrant: ++grants_; return;
     case WordKind::kDrop: drop_next_ = true; return;
     case WordKind::kLeft: peer_left_ = true; return;
     case WordKind::kLost:
-      return fail(peer_lost(peer_ + " closed its channel without taking leave"));
+      gone_ = peer_lost(peer_ + " closed its channel without taking leave");
+      return;
     case WordKind::kBroken:
-      return fail(peer_lost(peer_ + " cancelled its channel in the middle of a message"));
+      gone_ = peer_lost(peer_ + " cancelled its channel in the middle of a message");
+      return;
     case WordKind::kRefused:
       return fail(peer_lost(peer_ + " refused a message of another length than it expected"));
   }
@@ -420,6 +427,10 @@ void MpiChannel::note_ends() {
   }
   if (peer_finished_ && receives_.first != nullptr) {
     fail(aborted(peer_ + " took leave while this rank still expected data from it"));
+  }
+  const bool expects_nothing = finishing_ && receives_.first == nullptr && filling_.empty();
+  if (!gone_.is_ok() && (counters_.messages_received >= gone_after_ || expects_nothing)) {
+    fail(gone_);
   }
   if (peer_left_ && (sends_.first != nullptr || !sending_.empty())) {
     fail(aborted(peer_ + " has finished and takes no more data"));

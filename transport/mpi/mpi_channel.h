@@ -69,6 +69,9 @@ class MpiChannel final : public Channel {
     kRefused = 5,  // a message of another length than expected
     kLeft = 6,     // closed after its end
   };
+  // Words travel beside the messages and may overtake them: with the kind goes how many messages
+  // this end has sent.
+  static constexpr int kKindBits = 8;
   struct Queue {
     Transfer* first = nullptr;
     Transfer* last = nullptr;
@@ -115,7 +118,7 @@ class MpiChannel final : public Channel {
   void fail(Status status);
 
   void take_words();
-  void take_word(WordKind word);
+  void take_word(std::uint64_t word);
   void say(WordKind word);
   void say_waiting_words();
   void take_headers();
@@ -165,6 +168,8 @@ class MpiChannel final : public Channel {
   bool end_sent_ = false;
   bool peer_finished_ = false;
   bool peer_left_ = false;
+  Status gone_;                   // what the peer's last word said; it counts ...
+  std::uint64_t gone_after_ = 0;  // ... when so many messages have arrived
   Status broken_;
   ChannelCounters counters_;
 };

@@ -17,8 +17,7 @@
 // unwinding the stack must not free them early. detach() gives a Request up instead; the buffers
 // must then stay until the operation has ended. A Group that is destroyed without end() is
 // submitted and waited for; if an exception is under way, the context is aborted instead.
-// Destructors swallow errors.
-// Threads, names, counts and buffers are as in kolo.h: counts are elements.
+// Destructors swallow errors. Threads, names, counts and buffers are as in kolo.h.
 #ifndef KOLO_KOLO_HPP_
 #define KOLO_KOLO_HPP_
 
