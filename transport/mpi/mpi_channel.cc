@@ -244,7 +244,10 @@ void MpiChannel::take_word(std::uint64_t word) {
       gone_ = peer_lost(peer_ + " closed its channel without taking leave");
       return;
     case WordKind::kBroken:
+      // Of its own will: because somebody leaves or is lost, which comes by other ways and says
+      // more, but perhaps later.
       gone_ = peer_lost(peer_ + " cancelled its channel in the middle of a message");
+      gone_from_ = SteadyClock().now() + kBrokenGrace;
       return;
     case WordKind::kRefused:
       return fail(peer_lost(peer_ + " refused a message of another length than it expected"));
@@ -428,9 +431,10 @@ void MpiChannel::note_ends() {
   if (peer_finished_ && receives_.first != nullptr) {
     fail(aborted(peer_ + " took leave while this rank still expected data from it"));
   }
-  const bool expects_nothing = finishing_ && receives_.first == nullptr && filling_.empty();
-  if (!gone_.is_ok() && (counters_.messages_received >= gone_after_ || expects_nothing)) {
-    fail(gone_);
+  if (!gone_.is_ok()) {
+    const bool expects_nothing = finishing_ && receives_.first == nullptr && filling_.empty();
+    const bool has_all = counters_.messages_received >= gone_after_;
+    if (expects_nothing || (has_all && SteadyClock().now() >= gone_from_)) fail(gone_);
   }
   if (peer_left_ && (sends_.first != nullptr || !sending_.empty())) {
     fail(aborted(peer_ + " has finished and takes no more data"));

@@ -40,6 +40,7 @@ class MpiChannel final : public Channel {
   static constexpr std::size_t kInlineBytes = 8192;
   static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
   static constexpr Nanos kSettleTime = 2s;
+  static constexpr Nanos kBrokenGrace = 500ms;
 
   // `peer`: for people.
   MpiChannel(std::shared_ptr<MpiWorld> world, const MpiAddress& address, std::string peer);
@@ -169,7 +170,8 @@ class MpiChannel final : public Channel {
   bool peer_finished_ = false;
   bool peer_left_ = false;
   Status gone_;                   // what the peer's last word said; it counts ...
-  std::uint64_t gone_after_ = 0;  // ... when so many messages have arrived
+  std::uint64_t gone_after_ = 0;  // ... when so many messages have arrived, ...
+  Nanos gone_from_{};             // ... from then on
   Status broken_;
   ChannelCounters counters_;
 };
