@@ -20,7 +20,7 @@ namespace kolo::internal {
 
 class ToggleBook {
  public:
-  static constexpr std::size_t kRetiredMax = 65536;
+  static constexpr std::size_t kRetiredMax = 8192;
 
   enum class Answer {
     kCounts,        // the rank has submitted the unit, by its id

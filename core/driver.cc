@@ -191,8 +191,9 @@ void Driver::await_event(Nanos since, Nanos deadline) {
   // What moves without an event of the poller.
   const bool shares = parts_.window != nullptr || parts_.fabric.polled;
   int turn = 0;
+  Nanos last = since;
   for (Nanos now = since; now < deadline; now = parts_.clock.now()) {
-    const WaitPolicy::Step step = policy_.next(now - since);
+    const WaitPolicy::Step step = policy_.next(now - since, now - std::exchange(last, now));
     const int between = step == WaitPolicy::Step::kSpin ? kTurnsBetweenLooks : kYieldsBetweenLooks;
     if (!shares || ++turn % between == 0) {
       if (poll()) return;
@@ -250,7 +251,8 @@ void Driver::leave() {
                          due.count() < background_until_.load(std::memory_order_relaxed);
   drive_.unlock();
   parts_.completions.notify();
-  if (work_left || !parts_.queue.empty()) parts_.poller.wake();
+  const bool missed = missed_.exchange(false, std::memory_order_seq_cst);
+  if (work_left || missed || !parts_.queue.empty()) parts_.poller.wake();
 }
 
 void Driver::drive_farewell(Nanos deadline, const Status& late) {
@@ -282,12 +284,20 @@ void Driver::drive_in_background() {
   }
 }
 
+// A driver that has not seen the note has not yet unlocked, or unlocks in time.
+bool Driver::try_again() {
+  missed_.store(true, std::memory_order_seq_cst);
+  if (!drive_.try_lock()) return false;
+  missed_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
 void Driver::background() {
   while (!stopping_.load(std::memory_order_acquire)) {
     if (parts_.completions.has_callbacks()) parts_.completions.run_callbacks();
     Nanos now = parts_.clock.now();
     Nanos until = now + kLongestSleep;
-    if (drive_.try_lock()) {
+    if (drive_.try_lock() || try_again()) {
       enter();
       drive_in_background();
       now = parts_.clock.now();

@@ -80,6 +80,7 @@ class Driver {
   void leave();
   void background();
   void drive_in_background();
+  bool try_again();
 
   Parts parts_;
   WaitPolicy policy_;
@@ -89,7 +90,8 @@ class Driver {
   std::atomic<bool> give_way_{false};            // drive_farewell wants to drive
   std::atomic<Nanos::rep> background_until_{0};  // when the background thread wakes by itself
   std::atomic<bool> stopping_{false};
-  bool moving_ = false;    // what the bodies last said
+  std::atomic<bool> missed_{false};  // the background thread was woken and could not drive
+  bool moving_ = false;              // what the bodies last said
   bool link_news_ = true;  // a socket event may not have been followed by a look at the link
   bool crashed_ = false;   // a Bug was caught: the bodies do not run again
   std::thread background_;

@@ -1,6 +1,7 @@
 // WaitPolicy: what a driver does while nothing moves: spin a little, then give the core away, then
 // sleep. Where ranks outnumber cores it gives the core away at once: a spinner would hold up the
-// very rank it waits for.
+// very rank it waits for. Where a core that was given away comes back late, others want it: then a
+// sleeper, who is woken, does better than one who asks again and again.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +22,11 @@ class WaitPolicy {
     return {crowded ? 0ns : spin, std::max<Nanos>(spin, 1ms)};
   }
 
-  // `idle`: how long nothing has moved.
-  [[nodiscard]] Step next(Nanos idle) const {
+  // `idle`: how long nothing has moved; `turn`: how long the last turn of it took.
+  [[nodiscard]] Step next(Nanos idle, Nanos turn = Nanos::zero()) const {
+    constexpr Nanos kLate = 200us;
     if (idle < spin_) return Step::kSpin;
-    return idle < yield_ ? Step::kYield : Step::kSleep;
+    return idle < yield_ && turn < kLate ? Step::kYield : Step::kSleep;
   }
 
  private:

@@ -97,7 +97,7 @@ struct Poller::Shared {
     if (armed == on) return;
     armed = on;
     epoll_event event{};
-    event.events = on ? EPOLLIN : 0U;
+    event.events = on ? EPOLLIN | EPOLLET : 0U;
     KOLO_CHECK(::epoll_ctl(outer.get(), EPOLL_CTL_MOD, inner.get(), &event) == 0);
   }
 };
