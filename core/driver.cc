@@ -16,9 +16,10 @@ constexpr Nanos kFarewellPause = 5ms;
 // call, which would be most of the waiting.
 constexpr int kTurnsBetweenLooks = 64;
 constexpr int kYieldsBetweenLooks = 8;
-// How long a caller waits for a small operation before it begins to drive.
-constexpr int kInlineSpins = 1000;
-constexpr int kInlineYields = 200;
+// How a caller waits for a small operation before it begins to drive: some 2 us for ranks that are
+// at it on other cores, then giving its own core away, which one of them may need.
+constexpr int kInlineSpins = 32;
+constexpr Nanos kInlineWait = 100us;
 
 inline void pause_core() {
 #if defined(__x86_64__)
@@ -128,13 +129,21 @@ void Driver::notice_published(const RequestPtr& request) {
 }
 
 bool Driver::await_inline(const RequestPtr& request) {
+  const auto complete = [&] { return request->done() || parts_.engine.complete_inline(request); };
   const bool crowded = policy_.next(0ns) != WaitPolicy::Step::kSpin;
-  const int turns = crowded ? kInlineYields : kInlineSpins;
-  for (int turn = 0; turn < turns; ++turn) {
-    if (request->done() || parts_.engine.complete_inline(request)) return true;
-    crowded ? std::this_thread::yield() : pause_core();
+  for (int spin = crowded ? kInlineSpins : 0; spin < kInlineSpins; ++spin) {
+    if (complete()) return true;
+    pause_core();
   }
-  return false;
+  const Nanos since = parts_.clock.now();
+  Nanos last = since;
+  for (Nanos now = since; now - since < kInlineWait; now = parts_.clock.now()) {
+    if (policy_.next(kInlineWait, now - std::exchange(last, now)) == WaitPolicy::Step::kSleep)
+      break;
+    if (complete()) return true;
+    std::this_thread::yield();
+  }
+  return complete();
 }
 
 bool Driver::drive_until(const std::function<bool()>& done, Nanos deadline) {

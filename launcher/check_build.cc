@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/version.hpp>
+#include <filesystem>
 #include <string_view>
 
 #include "base/options.h"
@@ -24,6 +25,17 @@ std::string choices_of(std::string_view key) {
   return "";
 }
 
+// The module lies where libkolo.so does: beside this program, or in the lib folder beside its own.
+std::string mpi_note() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  constexpr const char* kModule = "libkolo-mpi-mpich.so";
+  for (const char* folder : {".", "../lib", "../lib/x86_64-linux-gnu"}) {
+    if (std::filesystem::exists(self.parent_path() / folder / kModule, error)) return "";
+  }
+  return std::string(" (no ") + kModule + " is found, so not those with mpi)";
+}
+
 }  // namespace
 
 std::string check_build_text() {
@@ -39,7 +51,7 @@ std::string check_build_text() {
     name.resize(14, ' ');
     return "  " + name + value + "\n";
   };
-  return "kolo " KOLO_VERSION "\n" + row("transports", choices_of("transport")) +
+  return "kolo " KOLO_VERSION "\n" + row("transports", choices_of("transport") + mpi_note()) +
          row("algorithms", choices_of("algorithm")) + row("data types", types) +
          row("operators", ops) + row("launchers", "fork, ssh, any other by --launcher-exec") +
          row("protocols", "ranks " + std::to_string(kProtocolVersion) + ", agents " +

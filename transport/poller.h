@@ -6,8 +6,8 @@
 //
 // Two kinds of sleeper share it. A *driver* (whoever holds the context's drive lock) calls poll()
 // and wait(). The background thread, while others drive, calls wait_background(): it is woken only
-// by wake() or, after arm(), once by each socket event, and by those that arm() finds; disarm() lets
-// a driver work without waking it.
+// by wake() or, after arm(), once by each socket event, and by those that arm() finds; disarm()
+// lets a driver work without waking it.
 //
 // Threads: wake() from any thread; wait_background() from the one background thread; the rest by
 // the driver only.

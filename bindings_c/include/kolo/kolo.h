@@ -316,6 +316,8 @@ KOLO_API kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memo
  * Errors: INVALID_ARGUMENT (not kolo_alloc's, or freed before), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_free(kolo_context* context, void* memory);
 
+/* ---- Groups ------------------------------------------------------------------------------- */
+
 /* Opens a group for the calling thread: collectives that it submits until kolo_group_end() are one
  * unit, which starts when all of its members are ready on all ranks, and fails as a whole. Groups
  * pair by `name` (NULL or "": the next sequence number), members by theirs; their order within the

@@ -11,7 +11,6 @@
 // Vectors, arrays and spans are taken from C++20 on; pointers and a count always.
 // Errors are exceptions of the class Error, with status and text, thrown by this header, never by
 // the library. Functions that ask whether something is done return a bool.
-//
 // Ownership and blocking: a Context shuts down when destroyed, and must outlive its Requests. A
 // Request that is still running when destroyed *waits*, because its buffers are kolo's until then:
 // unwinding the stack must not free them early. detach() gives a Request up instead; the buffers
@@ -463,7 +462,8 @@ class Context {
  private:
   static kolo_op as_c(Op op) noexcept { return static_cast<kolo_op>(op); }
   static void require(bool condition, const char* text) {
-    if (!condition) throw Error(KOLO_INVALID_ARGUMENT, text);
+    const char* const rest = "; nothing was submitted, and the other ranks do not know";
+    if (!condition) throw Error(KOLO_INVALID_ARGUMENT, std::string(text) + rest);
   }
   void require_gathered(std::size_t input, std::size_t output) const {
     const int ranks = size();
