@@ -310,6 +310,8 @@ std::string encode(const Frame& frame) {
       wire_notice.add_through(runs);
     }
   }
+  out.set_host_evictions(frame.host_evictions);
+  out.set_root_evictions(frame.root_evictions);
   return out.SerializeAsString();
 }
 
@@ -327,6 +329,8 @@ Result<Frame> decode(std::string_view bytes) {
     frame.items.push_back(*std::move(item));
   }
   KOLO_RETURN_IF_ERROR(get_notices(from, frame));
+  frame.host_evictions = from.host_evictions();
+  frame.root_evictions = from.root_evictions();
   return frame;
 }
 

@@ -94,6 +94,10 @@ struct Frame {
   std::vector<Expiry> expired;
   std::vector<Item> items;
   std::vector<Notice> notices;
+  // How many the sender has followed, with everything above said before: of the host's sequencer,
+  // and of the root's (of which a leader speaks for its host). 0 says nothing.
+  std::uint64_t host_evictions = 0;
+  std::uint64_t root_evictions = 0;
 
   [[nodiscard]] bool empty() const {
     return facts.empty() && payloads.empty() && toggles.empty() && joined.empty() &&

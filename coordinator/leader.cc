@@ -25,6 +25,7 @@ void Leader::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
 }
 
 Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
+  if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
   if (unit == nullptr || !topology_.in_set(unit->key.process_set, rank)) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +

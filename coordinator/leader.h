@@ -37,6 +37,9 @@ class Leader {
   void tick(Nanos now);
   [[nodiscard]] Nanos next_deadline() const;
 
+  // All ranks of this host have followed that many evictions of the root.
+  void acknowledge(std::uint64_t evictions) { toggles_.acknowledge(evictions); }
+
   // The root's ordered stream passes by on its way to the members.
   void observe(const Item& item);
 

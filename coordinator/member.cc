@@ -253,6 +253,7 @@ void Member::apply_failure(const Failure& failure, std::vector<Finished>& finish
 Status Member::apply_evict(const Evict& evict) {
   const auto known = by_id_.find(evict.id);
   if (known == by_id_.end()) return bad_order("an eviction of an unknown id");
+  ++evictions_[evict.id & 1];
   const UnitKey key = known->second.unit->key;
   const bool had_slot = known->second.has_slot;
   const auto named = id_of_.find(key);

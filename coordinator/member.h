@@ -70,6 +70,8 @@ class Member {
   // What there is to publish since the last call: facts, toggles, joins, expiries.
   [[nodiscard]] Frame take_report() { return std::exchange(report_, {}); }
   [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& runs() const { return runs_; }
+  // Evictions followed so far, of the host's sequencer or of the root's.
+  [[nodiscard]] std::uint64_t evictions(bool of_host) const { return evictions_[of_host ? 1 : 0]; }
   // One more run of the set, which the host's log orders: its number, or 0 if it is not for us.
   std::uint64_t count_run(std::uint32_t process_set);
   // Runs of this set are not for us any more: its members leave.
@@ -113,6 +115,7 @@ class Member {
   std::unordered_map<std::uint64_t, Known> by_id_;
   std::map<UnitKey, std::uint64_t> id_of_;
   std::map<std::uint32_t, std::uint64_t> runs_;
+  std::uint64_t evictions_[2] = {0, 0};  // of the root's ids, and of the host's
   std::uint64_t newest_id_[2] = {0, 0};  // of the root's ids, and of the host's
   std::set<std::uint32_t> joining_;      // wait for submissions that wait behind a refused one
   std::set<std::uint32_t> closed_;

@@ -183,6 +183,7 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
   } else if (root_sequencer_) {
     KOLO_RETURN_IF_ERROR(take_host_report(from, *frame, now));
   }
+  hear_evictions(from, *frame);
   for (const Item& item : frame->items) {
     if (!membership_.broken().is_ok()) break;
     if (leader_ != rank_ && board_ != nullptr) {
@@ -193,6 +194,43 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
   }
   for (const Notice& notice : frame->notices) hear(notice, from);
   return Status::ok();
+}
+
+void Negotiator::hear_evictions(int from, const Frame& frame) {
+  if (topology_.leader_of(from) == rank_ && leader_ == rank_) {
+    auto& followed = followed_by_member_[from];
+    followed[0] = std::max(followed[0], frame.root_evictions);
+    followed[1] = std::max(followed[1], frame.host_evictions);
+  } else if (root_sequencer_) {
+    std::uint64_t& followed = followed_by_leader_[from];
+    followed = std::max(followed, frame.root_evictions);
+  }
+}
+
+// Leader: what every rank of this host has followed.
+std::uint64_t Negotiator::followed_by_host(bool of_host) const {
+  std::uint64_t least = member_.evictions(of_host);
+  for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
+    if (rank == rank_) continue;
+    const auto heard = followed_by_member_.find(rank);
+    least =
+        std::min(least, heard == followed_by_member_.end() ? 0 : heard->second[of_host ? 1 : 0]);
+  }
+  return least;
+}
+
+void Negotiator::acknowledge() {
+  if (!leader_role_) return;
+  host_sequencer_->acknowledge(followed_by_host(true));
+  std::uint64_t of_root = followed_by_host(false);
+  leader_role_->acknowledge(of_root);
+  if (!root_sequencer_) return;
+  for (const int leader : topology_.leaders()) {
+    if (leader == rank_) continue;
+    const auto heard = followed_by_leader_.find(leader);
+    of_root = std::min(of_root, heard == followed_by_leader_.end() ? 0 : heard->second);
+  }
+  root_sequencer_->acknowledge(of_root);
 }
 
 // A rank of this host: host-only units to our own sequencer, the others towards the root.
@@ -446,6 +484,7 @@ bool Negotiator::route_once(Nanos now) {
 std::vector<Action> Negotiator::drain(Nanos now) {
   while (route_once(now)) {
   }
+  acknowledge();
   for (Sequencer* sequencer : {host_sequencer_.get(), root_sequencer_.get()}) {
     if (sequencer == nullptr) continue;
     for (std::string& text : sequencer->take_warnings()) {
@@ -470,6 +509,12 @@ void Negotiator::flush_frames() {
   for (auto& [rank, frame] : outgoing_) {
     if (frame.empty()) continue;
     frame.generation = membership_.generation();
+    if (rank == leader_) {
+      frame.host_evictions = member_.evictions(true);
+      frame.root_evictions = member_.evictions(false);
+    } else if (leader_role_ && rank == Topology::kRoot) {
+      frame.root_evictions = followed_by_host(false);
+    }
     actions_.emplace_back(SendFrame{rank, encode(frame)});
     frame = {};
   }

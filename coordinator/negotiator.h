@@ -14,6 +14,7 @@
 // the log says so: follow_log().
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -133,6 +134,9 @@ class Negotiator {
   bool route_once(Nanos now);
   void flush_frames();
   Frame& frame_to(int rank);
+  void hear_evictions(int from, const Frame& frame);
+  [[nodiscard]] std::uint64_t followed_by_host(bool of_host) const;
+  void acknowledge();
   void hold(const Item& item);
   void append_markers();
 
@@ -148,6 +152,10 @@ class Negotiator {
   std::unique_ptr<Sequencer> root_sequencer_;  // on the root
   std::map<int, Frame> outgoing_;              // by linked rank
   std::vector<Action> actions_;
+  // Leader: the evictions that each of its members has followed, of the root's and of its own ids;
+  // root: those of its own that each other host has.
+  std::map<int, std::array<std::uint64_t, 2>> followed_by_member_;
+  std::map<int, std::uint64_t> followed_by_leader_;
   // The farewell of another rank, and what is to be followed first: that rank has taken part in it,
   // but frames and log come by different ways.
   struct Leaving {

@@ -28,6 +28,7 @@ void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) 
 }
 
 Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now) {
+  if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
   if (unit == nullptr) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
@@ -249,6 +250,7 @@ const ResponseCache::Cached* Sequencer::with_slot(const UnitKey& key) const {
 void Sequencer::close_slot(ResponseCache::Cached cached, std::vector<Item>& items, Nanos now) {
   std::vector<int> taken = slots_->close(cached.id);
   cache_.erase(cached.id);
+  toggles_.retire_slot();
   for (const int rank : taken) add_one(rank, cached.unit, cached.id, now);
   items.emplace_back(Evict{cached.id, std::move(taken)});
   check_complete(cached.unit->key);

@@ -65,6 +65,8 @@ class Sequencer {
   void tick(Nanos now);
 
   [[nodiscard]] std::vector<Item> drain(Nanos now);
+  // All ranks have followed that many of this sequencer's evictions.
+  void acknowledge(std::uint64_t evictions) { toggles_.acknowledge(evictions); }
   [[nodiscard]] std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
   [[nodiscard]] Nanos next_deadline(Nanos now) const;
 

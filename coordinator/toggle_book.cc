@@ -1,10 +1,13 @@
 #include "coordinator/toggle_book.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace kolo::internal {
 
 void ToggleBook::introduce(std::uint64_t id, UnitPtr unit) {
+  newest_ = std::max(newest_, id);
   const bool is_new = entries_.try_emplace(id, Entry{std::move(unit), false, {}, false, {}}).second;
   KOLO_CHECK(is_new);  // ids are never used twice
 }
@@ -28,10 +31,16 @@ void ToggleBook::retire(std::uint64_t id, const std::vector<int>& taken) {
   entry.retired = true;
   entry.taken.insert(taken.begin(), taken.end());
   retired_.push_back(id);
-  if (retired_.size() > kRetiredMax) {
-    entries_.erase(retired_.front());
-    retired_.pop_front();
-  }
+}
+
+void ToggleBook::acknowledge(std::uint64_t evictions) {
+  while (forgotten_ < evictions && !retired_.empty()) forget_oldest();
+}
+
+void ToggleBook::forget_oldest() {
+  entries_.erase(retired_.front());
+  retired_.pop_front();
+  ++forgotten_;
 }
 
 ToggleBook::Answer ToggleBook::hear(int rank, const Toggle& toggle) {

@@ -5,7 +5,8 @@
 // (a joined rank takes no part: its parity stays); heard again, it is stale.
 //
 // An evicted id is retired, not forgotten: a toggle that was on its way counts once per rank, as if
-// the unit had been submitted in full. After kRetiredMax further evictions it is unknown.
+// the unit had been submitted in full. It is forgotten when every rank has followed its eviction:
+// no toggle of it comes after that word, but what is heard again.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,6 @@ namespace kolo::internal {
 
 class ToggleBook {
  public:
-  static constexpr std::size_t kRetiredMax = 8192;
-
   enum class Answer {
     kCounts,        // the rank has submitted the unit, by its id
     kCountsInFull,  // the same, of a retired id
@@ -33,11 +32,19 @@ class ToggleBook {
   void ordered(std::uint64_t id, const std::vector<int>& absent);  // flips the others' parity
   // `taken`: ranks whose toggle of this id has been counted since it was last ordered.
   void retire(std::uint64_t id, const std::vector<int>& taken);
+  // An eviction of what had a slot: counts, and leaves nothing here.
+  void retire_slot() { retired_.push_back(0); }
+  // All ranks have followed the first `evictions` of this sequencer.
+  void acknowledge(std::uint64_t evictions);
 
   Answer hear(int rank, const Toggle& toggle);
   // Whether it is of the round that is not ordered yet. INTERNAL when it does not fit its unit.
   [[nodiscard]] Result<bool> counts(const Payload& payload) const;
-  // Null when unknown.
+  // Whether there was such an id, now forgotten: what is said of it is said again.
+  [[nodiscard]] bool is_past(std::uint64_t id) const {
+    return id <= newest_ && !entries_.contains(id);
+  }
+  // Null when unknown, or forgotten.
   [[nodiscard]] UnitPtr unit_of(std::uint64_t id) const;
   [[nodiscard]] bool is_live(std::uint64_t id) const;
   [[nodiscard]] bool ordered_parity(std::uint64_t id, int rank) const;
@@ -51,7 +58,11 @@ class ToggleBook {
     std::set<int> taken;  // once retired
   };
   std::unordered_map<std::uint64_t, Entry> entries_;
-  std::deque<std::uint64_t> retired_;  // oldest first
+  void forget_oldest();
+
+  std::deque<std::uint64_t> retired_;  // oldest first; 0: had a slot
+  std::uint64_t newest_ = 0;           // id ever introduced
+  std::uint64_t forgotten_ = 0;        // how many were before these
 };
 
 }  // namespace kolo::internal

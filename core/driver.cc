@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace kolo::internal {
@@ -67,6 +68,20 @@ bool Driver::advance_bodies(Nanos now) {
   return moved;
 }
 
+// Without memory even the text of the error may fail; what waits is then not told, and the process
+// goes on as far as it can.
+void Driver::break_with(const std::exception& error) {
+  try {
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    const Status cause = memory ? resource_error("no memory; free some, and start again")
+                                : Status(StatusCode::kInternal, error.what());
+    parts_.logger.error("the context is broken: " + cause.to_string());
+    parts_.engine.break_with(cause);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
 bool Driver::run_bodies(Nanos now) {
   if (crashed_) return false;
   try {
@@ -75,9 +90,7 @@ bool Driver::run_bodies(Nanos now) {
   } catch (const std::exception& error) {
     crashed_ = true;
     moving_ = false;
-    const Status cause(StatusCode::kInternal, error.what());
-    parts_.logger.error("the context is broken: " + cause.to_string());
-    parts_.engine.break_with(cause);
+    break_with(error);
     return true;
   }
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -69,6 +70,7 @@ class Driver {
  private:
   bool advance_bodies(Nanos now);
   bool run_bodies(Nanos now);
+  void break_with(const std::exception& error);
   bool answer_farewells();
   [[nodiscard]] bool farewell_done() const;
   void enter();

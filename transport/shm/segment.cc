@@ -8,8 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace kolo::internal {
@@ -99,7 +103,32 @@ Result<Segment> Segment::create(int rank, std::size_t bytes) {
   return Segment{std::move(memory), std::move(*mapping)};
 }
 
+namespace {
+
+// What the system says it could give without swapping; nothing if it does not say.
+std::optional<std::size_t> available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kName = "MemAvailable:";
+    if (line.starts_with(kName))
+      return std::strtoull(line.c_str() + kName.size(), nullptr, 10) * 1024;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Status commit_memory(int memory, std::size_t offset, std::size_t bytes) {
+  // Beyond what there is, the kernel would not refuse but kill some process.
+  constexpr std::size_t kMuchBytes = std::size_t{64} << 20;
+  if (bytes > kMuchBytes) {
+    const auto available = available_bytes();
+    if (available && bytes > *available) {
+      return resource_error("no memory for " + std::to_string(bytes) +
+                            " bytes of shared memory: the system has " +
+                            std::to_string(*available) + " left; use fewer or smaller buffers");
+    }
+  }
   // In pieces, as a signal makes the kernel undo the piece at hand.
   constexpr std::size_t kPieceBytes = 16 << 20;
   for (std::size_t done = 0; done < bytes;) {
