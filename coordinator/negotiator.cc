@@ -57,6 +57,8 @@ Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
     : topology_(std::move(topology)),
       rank_(rank),
       leader_(topology_.leader_of(rank)),
+      host_ranks_(topology_.ranks_of_host(topology_.host_of(rank))),
+      leaders_(topology_.leaders()),
       membership_(generation),
       member_(topology_, rank, slots.user),
       board_(slots.board) {
@@ -210,7 +212,7 @@ void Negotiator::hear_evictions(int from, const Frame& frame) {
 // Leader: what every rank of this host has followed.
 std::uint64_t Negotiator::followed_by_host(bool of_host) const {
   std::uint64_t least = member_.evictions(of_host);
-  for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
+  for (const int rank : host_ranks_) {
     if (rank == rank_) continue;
     const auto heard = followed_by_member_.find(rank);
     least =
@@ -225,7 +227,7 @@ void Negotiator::acknowledge() {
   std::uint64_t of_root = followed_by_host(false);
   leader_role_->acknowledge(of_root);
   if (!root_sequencer_) return;
-  for (const int leader : topology_.leaders()) {
+  for (const int leader : leaders_) {
     if (leader == rank_) continue;
     const auto heard = followed_by_leader_.find(leader);
     of_root = std::min(of_root, heard == followed_by_leader_.end() ? 0 : heard->second);
@@ -325,7 +327,7 @@ Status Negotiator::merge(const Item& item, bool from_root) {
     hold(item);
   }
   if (from_root) leader_role_->observe(item);
-  for (const int rank : topology_.ranks_of_host(topology_.host_of(rank_))) {
+  for (const int rank : host_ranks_) {
     if (rank != rank_) frame_to(rank).items.push_back(item);
   }
   return Status::ok();
@@ -421,7 +423,7 @@ bool Negotiator::route_once(Nanos now) {
     for (const Item& item : root_sequencer_->drain(now)) {
       moved = true;
       if (!membership_.broken().is_ok()) continue;
-      for (const int rank : topology_.leaders()) {
+      for (const int rank : leaders_) {
         if (rank != rank_) frame_to(rank).items.push_back(item);
       }
       KOLO_CHECK(merge(item, true).is_ok());

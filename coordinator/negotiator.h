@@ -143,6 +143,8 @@ class Negotiator {
   Topology topology_;
   int rank_;
   int leader_;
+  std::vector<int> host_ranks_;  // of this rank's host
+  std::vector<int> leaders_;
   Membership membership_;
   Member member_;
   SlotBoard* board_;
