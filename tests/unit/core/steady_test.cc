@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(TwoAndThreeRanks, Steady, testing::Values(2, 3));
 // stretches must be without any allocation, and all without control frames.
 TEST_P(Steady, KnownNamesNeedNoMemoryAndNoControlFrames) {
   constexpr int kStretches = 30;
-  constexpr int kSteps = 100;
+  constexpr int kSteps = 20;
   Ranks ranks(GetParam(), {{"transport", "shm"}, {"peer_timeout_ms", "600000"}});
   std::vector<std::uint64_t> before(static_cast<std::size_t>(ranks.size()));
   std::vector<std::uint64_t> after(before.size());
