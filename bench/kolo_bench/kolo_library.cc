@@ -102,7 +102,7 @@ class KoloLibrary final : public Library {
   void* allocate(std::size_t bytes) override {
     if (memory_ == Memory::kMalloc) return allocate_plain(bytes);
     void* memory = nullptr;
-    must(allocate_kolo(context_, bytes, &memory), "kolo_alloc");
+    must(kolo_alloc(context_, bytes, &memory), "kolo_alloc");
     std::memset(memory, 0, bytes);  // maps it
     return memory;
   }
@@ -110,7 +110,7 @@ class KoloLibrary final : public Library {
     if (memory_ == Memory::kMalloc) {
       std::free(memory);
     } else {
-      must(free_kolo(context_, memory), "kolo_free");
+      must(kolo_free(context_, memory), "kolo_free");
     }
   }
 
@@ -125,24 +125,6 @@ class KoloLibrary final : public Library {
   }
 
  private:
-  // kolo_alloc and kolo_free of a library that has them.
-  template <typename Context>
-  static kolo_status allocate_kolo(Context* context, std::size_t bytes, void** memory) {
-    if constexpr (requires { kolo_alloc(context, bytes, memory); }) {
-      return kolo_alloc(context, bytes, memory);
-    } else {
-      die("this kolo has no kolo_alloc; use --memory malloc");
-    }
-  }
-  template <typename Context>
-  static kolo_status free_kolo(Context* context, void* memory) {
-    if constexpr (requires { kolo_free(context, memory); }) {
-      return kolo_free(context, memory);
-    } else {
-      return KOLO_OK;
-    }
-  }
-
   [[nodiscard]] nlohmann::json info() const {
     const char* text = nullptr;
     must(kolo_info(context_, &text), "kolo_info");
