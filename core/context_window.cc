@@ -31,6 +31,16 @@ bool any_host_has_two(const PeerTable& table) {
   });
 }
 
+// Nobody else's, even if jobs have the same name: where the first rank listens is its own within
+// a network namespace, and Unix sockets without a file are found within one.
+std::string place_of(const JobIdentity& identity, const PeerTable& table, int first) {
+  std::string place = identity.job + "|" + std::to_string(table.generation);
+  for (const std::string& endpoint : table.peers[static_cast<std::size_t>(first)].endpoints) {
+    place += "|" + endpoint;
+  }
+  return place;
+}
+
 Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& identity, int rank,
                                      const PeerTable& table, Nanos limit) {
   const std::vector<int> local = ranks_of_my_host(table, rank);
@@ -40,12 +50,10 @@ Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& id
     if (!windows) return windows.status();
     return std::move(windows->front());
   }
-  const PeerInfo& self = table.peers[static_cast<std::size_t>(rank)];
   const auto place = std::find(local.begin(), local.end(), rank) - local.begin();
   return meet_shm({.rank = static_cast<int>(place),
                    .size = static_cast<int>(local.size()),
-                   .place = identity.job + "|" + std::to_string(table.generation) + "|" +
-                            std::to_string(self.host_index),
+                   .place = place_of(identity, table, local.front()),
                    .identity = identity,
                    .bytes = bytes,
                    .limit = limit,

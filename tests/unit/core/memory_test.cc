@@ -92,6 +92,16 @@ TEST(SharedMemory, MoreThanThereIsIsAClearError) {
   });
 }
 
+// Two jobs that somebody gave one name, at the same time on one host.
+TEST(SharedMemory, JobsOfOneNameDoNotMeet) {
+  Ranks one(2, {{"transport", "shm"}});
+  Ranks other(3, {{"transport", "shm"}});
+  one.on_all([](Context& context) { probe(context); });
+  other.on_all([](Context& context) { probe(context); });
+  EXPECT_EQ(one[0].size(), 2);
+  EXPECT_EQ(other[0].size(), 3);
+}
+
 // Freed memory is used again: a loop does not eat the segment.
 TEST(SharedMemory, IsUsedAgain) {
   Ranks ranks(2, {{"transport", "shm"}, {"shm_bytes", "67108864"}});
