@@ -15,7 +15,9 @@ constexpr DataTypeRow kDataTypes[kDataTypeCount] = {
     {"f8e4m3", 1}, {"f8e5m2", 1}, {"bool", 1}, {"i16", 2}, {"u16", 2},
 };
 constexpr std::string_view kReduceOps[kReduceOpCount] = {"sum", "prod", "max", "min", "avg"};
-constexpr std::string_view kOpKinds[] = {"allreduce", "allgather", "broadcast", "barrier"};
+constexpr std::string_view kOpKinds[] = {"allreduce",   "allgather",      "broadcast",
+                                         "barrier",     "reduce_scatter", "alltoall",
+                                         "pset_create", "pset_destroy"};
 
 }  // namespace
 
@@ -26,7 +28,7 @@ bool is_valid(DataType dtype) {
 
 bool is_valid(ReduceOp op) {
   const auto n = static_cast<std::int32_t>(op);
-  return n >= 0 && n < kReduceOpCount;
+  return (n >= 0 && n < kReduceOpCount) || op == ReduceOp::kAdasum;
 }
 
 std::size_t element_bytes(DataType dtype) {
@@ -38,6 +40,7 @@ std::string_view data_type_name(DataType dtype) {
 }
 
 std::string_view reduce_op_name(ReduceOp op) {
+  if (op == ReduceOp::kAdasum) return "adasum";
   return is_valid(op) ? kReduceOps[static_cast<std::size_t>(op)] : "unknown";
 }
 
@@ -59,6 +62,7 @@ bool is_integer(DataType dtype) {
 bool can_reduce(DataType dtype, ReduceOp op) {
   if (!is_valid(dtype) || !is_valid(op)) return false;
   if (dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2) return false;
+  if (op == ReduceOp::kAdasum) return is_floating(dtype);
   return !(dtype == DataType::kBool && op == ReduceOp::kAvg);
 }
 

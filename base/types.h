@@ -29,11 +29,27 @@ enum class DataType : std::int32_t {
 inline constexpr int kDataTypeCount = 15;
 
 // NCCL's numbers; the same as kolo_op in kolo.h.
-enum class ReduceOp : std::int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
-inline constexpr int kReduceOpCount = 5;
+enum class ReduceOp : std::int32_t {
+  kSum = 0,
+  kProd = 1,
+  kMax = 2,
+  kMin = 3,
+  kAvg = 4,
+  kAdasum = 16,
+};
+inline constexpr int kReduceOpCount = 5;  // of those that combine element by element
 
 // What a tensor's submission asks for.
-enum class OpKind : std::int32_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
+enum class OpKind : std::int32_t {
+  kAllreduce = 0,
+  kAllgather = 1,
+  kBroadcast = 2,
+  kBarrier = 3,
+  kReduceScatter = 4,
+  kAlltoall = 5,
+  kCreateSet = 6,   // of the world: a new process set
+  kDestroySet = 7,  // of the world
+};
 
 [[nodiscard]] bool is_valid(DataType dtype);
 [[nodiscard]] bool is_valid(ReduceOp op);
@@ -48,7 +64,8 @@ enum class OpKind : std::int32_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 
 [[nodiscard]] bool is_floating(
     DataType dtype);  // f16, bf16, f32, f64 (fp8 is moved, never computed)
 [[nodiscard]] bool is_integer(DataType dtype);  // signed and unsigned; not bool
-// Whether `op` is defined on `dtype`: fp8 never; bool not for avg; all else yes.
+// Whether `op` is defined on `dtype`: fp8 never; bool not for avg; adasum for floats
+// only; all else yes.
 [[nodiscard]] bool can_reduce(DataType dtype, ReduceOp op);
 
 }  // namespace kolo::internal

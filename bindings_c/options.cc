@@ -47,10 +47,7 @@ Status check_struct_size(const kolo_options& options) {
 Status apply_options(const kolo_options& options, Submission& submission) {
   if (options.name != nullptr) submission.name = options.name;
   KOLO_RETURN_IF_ERROR(apply_shape(options, submission));
-  if (options.pset != 0) {
-    return invalid_argument("there is no process set " + std::to_string(options.pset) +
-                            "; 0, the world, is the only one");
-  }
+  submission.process_set = options.pset;
   if (options.prescale == 0.0 || options.postscale == 0.0) {
     return invalid_argument(
         "kolo_options.prescale or postscale is 0; 1 means none, and "
@@ -63,10 +60,17 @@ Status apply_options(const kolo_options& options, Submission& submission) {
                             "; give 1 or more, or 0 for no limit");
   }
   if (options.timeout_ms > 0) submission.timeout = std::chrono::milliseconds(options.timeout_ms);
-  if ((options.persistent != 0 && options.persistent != 1) || options.reserved != 0) {
-    return invalid_argument(
-        "kolo_options.persistent must be 0 or 1, and reserved 0; begin with "
-        "KOLO_OPTIONS_INIT");
+  for (const std::int32_t flag : {options.persistent, options.allocate}) {
+    if (flag == 0 || flag == 1) continue;
+    return invalid_argument("kolo_options.persistent and allocate must be 0 or 1, not " +
+                            std::to_string(flag) + "; begin with KOLO_OPTIONS_INIT");
+  }
+  submission.allocate = options.allocate == 1;
+  submission.send_counts = options.send_counts;
+  submission.receive_counts = options.recv_counts;
+  if (options.result != nullptr) {
+    submission.participants = &options.result->participants;
+    submission.nonfinite = &options.result->nonfinite;
   }
   if (options.callback != nullptr) {
     submission.callback = [callback = options.callback, user = options.user](const Status& s) {

@@ -103,7 +103,7 @@ bool get_ranks(const Repeated& from, std::vector<int>& ranks) {
 Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   TensorSpec spec;
   spec.name = from.name();
-  if (from.kind() < 0 || from.kind() > static_cast<int>(OpKind::kBarrier)) {
+  if (from.kind() < 0 || from.kind() > static_cast<int>(OpKind::kDestroySet)) {
     return malformed("operation kind");
   }
   spec.kind = static_cast<OpKind>(from.kind());

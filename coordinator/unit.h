@@ -18,12 +18,22 @@ struct TensorSpec {
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::int32_t root = 0;
-  std::uint64_t count = 0;          // elements of one rank's input
-  std::vector<std::int64_t> shape;  // empty: a scalar
+  std::uint64_t count = 0;  // elements of one rank's input; of its output in a reduce-scatter
+  // Empty: a scalar. Of a new process set: its ranks; of one that ends: its id.
+  std::vector<std::int64_t> shape;
+  // Elements by rank of the process set; empty: `count` for each. All-gather and reduce-scatter:
+  // the same on all ranks. All-to-all: what this rank sends to each, and `count` is their sum.
+  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> receive_counts;  // all-to-all with counts: expected; empty: what comes
+  bool open = false;  // all-gather: each rank gives `count` of its own, and takes what comes
   double prescale = 1.0;
   double postscale = 1.0;
 
   bool operator==(const TensorSpec&) const = default;
+  // Numbers differ between ranks: the order brings them all, and the unit is never cached.
+  [[nodiscard]] bool is_personal() const {
+    return open || (kind == OpKind::kAlltoall && !counts.empty());
+  }
 };
 
 struct UnitKey {

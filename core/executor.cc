@@ -51,6 +51,10 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
       gathered.broadcast(output, bytes, contributions[static_cast<std::size_t>(spec.root)]);
       break;
     case OpKind::kBarrier: break;
+    case OpKind::kReduceScatter:
+    case OpKind::kAlltoall:
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: KOLO_CHECK(false);
   }
   request.tensors_left = 0;
 }
@@ -105,10 +109,15 @@ Operation& Executor::start_collective(Stream& stream) {
   switch (spec.kind) {
     case OpKind::kAllreduce: return start_allreduce(stream);
     case OpKind::kAllgather:
-      return collectives.start_allgather(sequence, buffers.input, buffers.output, bytes);
+      sizes_.assign(static_cast<std::size_t>(order_.size()), bytes);
+      return collectives.start_allgather(sequence, buffers.input, buffers.output, sizes_);
     case OpKind::kBroadcast:
       return collectives.start_broadcast(sequence, spec.root, buffers.input, buffers.output, bytes);
     case OpKind::kBarrier: return collectives.start_barrier(sequence);
+    case OpKind::kReduceScatter:
+    case OpKind::kAlltoall:
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: break;
   }
   KOLO_CHECK(false);
 }
@@ -123,7 +132,7 @@ Operation& Executor::start_allreduce(Stream& stream) {
     pieces_.push_back({buffers.input, buffers.output, spec.count, spec.prescale, spec.postscale});
   }
   return stream.collectives->start_allreduce(static_cast<std::uint32_t>(started_), pieces_,
-                                             first_spec.dtype, first_spec.op);
+                                             {first_spec.dtype, first_spec.op});
 }
 
 Result<bool> Executor::advance() {

@@ -100,6 +100,7 @@ class Executor {
   GatheredCollectives slot_gathered_;
   std::vector<const std::byte*> contributions_;  // scratch
   std::vector<Piece> pieces_;                    // scratch
+  std::vector<std::size_t> sizes_;               // scratch
   std::size_t running_ = 0;
   std::uint64_t started_ = 0;
   std::atomic<std::uint64_t> bytes_copied_{0};

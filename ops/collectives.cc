@@ -1,5 +1,7 @@
 #include "ops/collectives.h"
 
+#include "base/check.h"
+
 namespace kolo::internal {
 
 const Communicator& ChannelCollectives::numbered(std::uint32_t sequence) {
@@ -8,17 +10,30 @@ const Communicator& ChannelCollectives::numbered(std::uint32_t sequence) {
 }
 
 Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
-                                               std::span<const Piece> pieces, DataType dtype,
-                                               ReduceOp op) {
+                                               std::span<const Piece> pieces,
+                                               const Reduction& reduction) {
   std::size_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.count * element_bytes(dtype);
+  for (const Piece& piece : pieces) bytes += piece.count * element_bytes(reduction.dtype);
   const Algorithm algorithm = select_allreduce(choice_, bytes, communicator_.size);
-  return operations_.start_allreduce(algorithm, numbered(sequence), pieces, dtype, op);
+  return operations_.start_allreduce(algorithm, numbered(sequence), pieces, reduction.dtype,
+                                     reduction.op);
 }
 
 Operation& ChannelCollectives::start_allgather(std::uint32_t sequence, const void* input,
-                                               void* output, std::size_t input_bytes) {
-  return operations_.start_allgather(numbered(sequence), input, output, input_bytes);
+                                               void* output, std::span<const std::size_t> bytes) {
+  return operations_.start_allgather(numbered(sequence), input, output, bytes.front());
+}
+
+Operation& ChannelCollectives::start_reduce_scatter(std::uint32_t, const Piece&,
+                                                    std::span<const std::size_t>,
+                                                    const Reduction&) {
+  KOLO_CHECK(false);
+}
+
+Operation& ChannelCollectives::start_alltoall(std::uint32_t, const void*, void*,
+                                              std::span<const std::size_t>,
+                                              std::span<const std::size_t>) {
+  KOLO_CHECK(false);
 }
 
 Operation& ChannelCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,
@@ -36,13 +51,24 @@ const Communicator& HostsCollectives::numbered(std::uint32_t sequence) {
 }
 
 Operation& HostsCollectives::start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
-                                             DataType dtype, ReduceOp op) {
-  return operations_.start_allreduce(numbered(sequence), pieces, dtype, op);
+                                             const Reduction& reduction) {
+  return operations_.start_allreduce(numbered(sequence), pieces, reduction.dtype, reduction.op);
 }
 
 Operation& HostsCollectives::start_allgather(std::uint32_t sequence, const void* input,
-                                             void* output, std::size_t input_bytes) {
-  return operations_.start_allgather(numbered(sequence), input, output, input_bytes);
+                                             void* output, std::span<const std::size_t> bytes) {
+  return operations_.start_allgather(numbered(sequence), input, output, bytes.front());
+}
+
+Operation& HostsCollectives::start_reduce_scatter(std::uint32_t, const Piece&,
+                                                  std::span<const std::size_t>, const Reduction&) {
+  KOLO_CHECK(false);
+}
+
+Operation& HostsCollectives::start_alltoall(std::uint32_t, const void*, void*,
+                                            std::span<const std::size_t>,
+                                            std::span<const std::size_t>) {
+  KOLO_CHECK(false);
 }
 
 Operation& HostsCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,

@@ -24,11 +24,26 @@ class Collectives {
  public:
   virtual ~Collectives() = default;
 
-  // `sequence` is the operation's number, the same on all ranks. For the rest see OperationSet.
+  // `sequence` is the operation's number, the same on all ranks; spans are copied. An operation
+  // that does not move anything, or has one rank, is valid too.
+
+  // Every op but kAdasum, for which see ops/adasum.h.
   virtual Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
-                                     DataType dtype, ReduceOp op) = 0;
+                                     const Reduction& reduction) = 0;
+  // `piece` is the whole input, [sum of counts] elements; its output is this rank's block of
+  // counts[rank] elements, which may be that block of the input. The bits are an all-reduce's.
+  virtual Operation& start_reduce_scatter(std::uint32_t sequence, const Piece& piece,
+                                          std::span<const std::size_t> counts,
+                                          const Reduction& reduction) = 0;
+  // Rank r gives bytes[r], and its block of the output lies behind those of the ranks before it.
+  // The input may be this rank's block of the output.
   virtual Operation& start_allgather(std::uint32_t sequence, const void* input, void* output,
-                                     std::size_t input_bytes) = 0;
+                                     std::span<const std::size_t> bytes) = 0;
+  // Block s of the input goes to rank s, block r of the output comes from rank r; blocks lie close
+  // together in rank order. Input and output do not overlap.
+  virtual Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
+                                    std::span<const std::size_t> send_bytes,
+                                    std::span<const std::size_t> receive_bytes) = 0;
   virtual Operation& start_broadcast(std::uint32_t sequence, int root, const void* input,
                                      void* output, std::size_t bytes) = 0;
   virtual Operation& start_barrier(std::uint32_t sequence) = 0;
@@ -44,10 +59,16 @@ class ChannelCollectives final : public Collectives {
   ChannelCollectives(const Communicator& communicator, AlgorithmChoice choice)
       : communicator_(communicator), choice_(choice) {}
 
-  Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces, DataType dtype,
-                             ReduceOp op) override;
+  Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
+                             const Reduction& reduction) override;
+  Operation& start_reduce_scatter(std::uint32_t sequence, const Piece& piece,
+                                  std::span<const std::size_t> counts,
+                                  const Reduction& reduction) override;
   Operation& start_allgather(std::uint32_t sequence, const void* input, void* output,
-                             std::size_t input_bytes) override;
+                             std::span<const std::size_t> bytes) override;
+  Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
+                            std::span<const std::size_t> send_bytes,
+                            std::span<const std::size_t> receive_bytes) override;
   Operation& start_broadcast(std::uint32_t sequence, int root, const void* input, void* output,
                              std::size_t bytes) override;
   Operation& start_barrier(std::uint32_t sequence) override;
@@ -71,10 +92,16 @@ class HostsCollectives final : public Collectives {
         local_(window, lane_offset, arena),
         operations_(local_, map, communicator.rank) {}
 
-  Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces, DataType dtype,
-                             ReduceOp op) override;
+  Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
+                             const Reduction& reduction) override;
+  Operation& start_reduce_scatter(std::uint32_t sequence, const Piece& piece,
+                                  std::span<const std::size_t> counts,
+                                  const Reduction& reduction) override;
   Operation& start_allgather(std::uint32_t sequence, const void* input, void* output,
-                             std::size_t input_bytes) override;
+                             std::span<const std::size_t> bytes) override;
+  Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
+                            std::span<const std::size_t> send_bytes,
+                            std::span<const std::size_t> receive_bytes) override;
   Operation& start_broadcast(std::uint32_t sequence, int root, const void* input, void* output,
                              std::size_t bytes) override;
   Operation& start_barrier(std::uint32_t sequence) override;

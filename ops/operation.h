@@ -10,6 +10,7 @@
 #include <cstddef>
 
 #include "base/status.h"
+#include "base/types.h"
 
 namespace kolo::internal {
 
@@ -34,6 +35,15 @@ class Operation {
   // Gives up: cancels the channels of the communicator; the caller's memory is free afterwards.
   // Peers see broken channels if a message was half-way. Harmless when nothing is in progress.
   virtual void cancel() = 0;
+};
+
+// How contributions are combined, element by element.
+struct Reduction {
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  // What kAvg divides by: ranks that have joined bring neutral elements and do not count. 0: the
+  // number of ranks.
+  int contributors = 0;
 };
 
 // One tensor of an all-reduce. Several of them, of one dtype and op, are a fused group.

@@ -14,24 +14,20 @@
  *   Threads     Any function may be called from any thread at any time, with two exceptions: one
  *               kolo_config, and one kolo_request variable, belong to one thread at a time.
  *   Blocking    What may block is said at the function. Everything else returns at once.
- *   Matching    All ranks of the job make the same operations, each with the same kind, data type,
- *               shape, operator, root and scales. They pair by name; those without a name pair by
- *               their sequence number, so they must be submitted in one order on all ranks.
- *   Buffers     The caller owns every buffer. kolo reads inputs and writes outputs from the call
- *               until the operation is complete, and never after that; until then the caller
- *               must neither write an input nor touch an output. Any alignment will do.
- *   Names       Copied during the call. At most 4096 bytes, not beginning with '#'.
- *   Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is more
- *               than 2^31.
- *   Errors      A call that fails returns a status other than KOLO_OK and leaves a text for
- *               kolo_last_error(): what, which tensor, which ranks, and the cure. When ranks
- *               disagree, every one of them gets the error and the buffers are as before; the job
- *               goes on.
- *   Refusals    A collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers
- *               alone, but the other ranks are told: it counts as this rank's call of that name (or
- *               number), and they get KOLO_MISMATCH for theirs. So call again only if they do too.
- *               Nothing at all happens for a null context, a wrong struct_size, a name that is not
- *               allowed, or a refused call of any other kind.
+ *   Matching    All ranks of a process set make the same operations, each with the same kind, data
+ * type, shape, operator, root and scales. They pair by name; those without a name pair by their
+ * sequence number, so they must be submitted in one order on all ranks. Buffers     The caller owns
+ * every buffer. kolo reads inputs and writes outputs from the call until the operation is complete,
+ * and never after that; until then the caller must neither write an input nor touch an output. Any
+ * alignment will do. Names       Copied during the call. At most 4096 bytes, not beginning with
+ * '#'. Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is
+ * more than 2^31. Errors      A call that fails returns a status other than KOLO_OK and leaves a
+ * text for kolo_last_error(): what, which tensor, which ranks, and the cure. When ranks disagree,
+ * every one of them gets the error and the buffers are as before; the job goes on. Refusals    A
+ * collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers alone, but the
+ * other ranks are told: it counts as this rank's call of that name (or number), and they get
+ * KOLO_MISMATCH for theirs. So call again only if they do too. Nothing at all happens for a null
+ * context, a wrong struct_size, a name that is not allowed, or a refused call of any other kind.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
  *   fork()      A context does not survive into the child: every call there with it fails.
@@ -112,7 +108,10 @@ typedef enum kolo_op KOLO_ENUM_BASE {
   KOLO_PROD = 1,
   KOLO_MAX = 2,
   KOLO_MIN = 3,
-  KOLO_AVG = 4 /* the sum divided by the number of ranks; integers round towards zero */
+  KOLO_AVG = 4, /* the sum divided by the number of ranks; integers round towards zero */
+  /* Adaptive summation of f16, bf16, f32 and f64 (arXiv 2006.02924): two gradients that agree are
+   * averaged, two that are orthogonal are added. Allreduce only; never fused. */
+  KOLO_ADASUM = 16
 } kolo_op;
 
 typedef enum kolo_log_level KOLO_ENUM_BASE {
@@ -147,6 +146,15 @@ typedef void (*kolo_callback)(kolo_status status, const char* text, void* user);
  * valid during the call and has no newline at its end. */
 typedef void (*kolo_log_callback)(kolo_log_level level, const char* text, void* user);
 
+/* What an operation tells beside its output; see kolo_options.result. */
+typedef struct kolo_result {
+  int32_t
+      participants; /* ranks whose data it holds: those of the process set that had not joined */
+  int32_t reserved;
+  int64_t
+      nonfinite; /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64 */
+} kolo_result;
+
 /* What may be said about one operation. Begin with KOLO_OPTIONS_INIT, then set what differs:
  *     kolo_options options = KOLO_OPTIONS_INIT;
  *     options.name = "layer1.weight";
@@ -158,7 +166,7 @@ typedef struct kolo_options {
    * dimension of count. Not NULL with ndim 0: a scalar. At most 32. */
   const int64_t* shape;
   int32_t ndim;
-  int32_t pset; /* process set; 0 is the world, and the only one so far */
+  int32_t pset; /* process set, of kolo_pset_create(); 0 is the world */
   /* Allreduce of floats: inputs are multiplied by prescale, results by postscale; 1: none. 0 is an
    * error, to catch a zeroed struct. */
   double prescale;
@@ -168,11 +176,17 @@ typedef struct kolo_options {
   kolo_callback callback; /* NULL: none */
   void* user;             /* handed to callback */
   int32_t persistent;     /* 1: only prepare it, see kolo_start(); needs a request. Else 0 */
-  int32_t reserved;       /* 0 */
+  /* 1: the library allocates the output, whose size the ranks need not know, see
+   * kolo_request_output(). Allgather and alltoall, with a request, outside of groups. Else 0 */
+  int32_t allocate;
+  /* [size of the process set] elements by rank, see the collectives; NULL: the same for all. */
+  const size_t* send_counts;
+  const size_t* recv_counts;
+  kolo_result* result; /* written before the operation is complete, if it is KOLO_OK; NULL: none */
 } kolo_options;
 
 #define KOLO_OPTIONS_INIT \
-  { sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0 }
+  { sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL }
 
 /* ---- Library ------------------------------------------------------------------------------ */
 
@@ -263,6 +277,36 @@ KOLO_API int32_t kolo_size(kolo_context* context);
 KOLO_API int32_t kolo_local_rank(kolo_context* context);
 KOLO_API int32_t kolo_local_size(kolo_context* context);
 
+/* ---- Process sets -------------------------------------------------------------------------
+ *
+ * A process set is some of the job's ranks. An operation with options.pset takes place among them
+ * alone: "all ranks" in its contract are the set's, in ascending order, and "size" their number. A
+ * rank keeps its number: what kolo_rank() says is its name everywhere, also as a broadcast's root.
+ * Sets may overlap, and operations of different sets may be submitted in any order. */
+
+/* Makes a set of the `count` ranks in `ranks` (any order, none twice). Every rank of the job calls
+ * it with the same ranks, also those outside; calls pair by options.name, without one by their own
+ * sequence number. *pset is the new set's number, the same everywhere and never used again; it is
+ * written before the operation is complete. A NULL request blocks.
+ * Errors: INVALID_ARGUMENT (no ranks, one that does not exist or comes twice, an option other than
+ * name, timeout_ms and callback, an open group), MISMATCH (other ranks elsewhere), and as for the
+ * collectives. */
+KOLO_API kolo_status kolo_pset_create(kolo_context* context, const int32_t* ranks, size_t count,
+                                      int32_t* pset, const kolo_options* options,
+                                      kolo_request* request);
+
+/* Ends a set. Every rank of the job calls it. Operations of the set that are ordered by then are
+ * finished; those that some of its ranks have not submitted end with KOLO_ABORTED. From the call on
+ * this rank can submit nothing more to it.
+ * Errors: INVALID_ARGUMENT (the world, or no set), and as for the collectives. */
+KOLO_API kolo_status kolo_pset_destroy(kolo_context* context, int32_t pset,
+                                       const kolo_options* options, kolo_request* request);
+
+/* Puts the number of the set's ranks into *count, and the first `capacity` of them into `ranks`
+ * (may be NULL if capacity is 0), ascending. Errors: INVALID_ARGUMENT (null, or no set). */
+KOLO_API kolo_status kolo_pset_ranks(kolo_context* context, int32_t pset, int32_t* ranks,
+                                     size_t capacity, size_t* count);
+
 /* ---- Collectives --------------------------------------------------------------------------
  *
  * `options` NULL means KOLO_OPTIONS_INIT.
@@ -285,12 +329,35 @@ KOLO_API kolo_status kolo_allreduce(kolo_context* context, const void* input, vo
                                     size_t count, kolo_dtype dtype, kolo_op op,
                                     const kolo_options* options, kolo_request* request);
 
+/* Every rank gets its own block of what kolo_allreduce() would give to all, with the same bits.
+ * input: [size * count] elements: one block for each rank. output: [count]. In place when
+ * output == input + place of this rank * count; otherwise they must not overlap.
+ * With options.recv_counts, the same on all ranks, block r has recv_counts[r] elements, and count
+ * is this rank's. */
+KOLO_API kolo_status kolo_reduce_scatter(kolo_context* context, const void* input, void* output,
+                                         size_t count, kolo_dtype dtype, kolo_op op,
+                                         const kolo_options* options, kolo_request* request);
+
 /* Every rank gets every rank's input, in rank order.
  * input: [count] elements, the same count on all ranks. output: [size * count]. In place when
- * input == output + rank * count; otherwise they must not overlap. A scalar shape is refused. */
+ * input == output + place of this rank * count; otherwise they must not overlap. A scalar shape is
+ * refused.
+ * With options.recv_counts, the same on all ranks, rank r gives recv_counts[r] elements, and count
+ * is this rank's. With options.allocate every rank may give what it likes, 0 included; only the
+ * dimensions of shape after the first must agree. */
 KOLO_API kolo_status kolo_allgather(kolo_context* context, const void* input, void* output,
                                     size_t count, kolo_dtype dtype, const kolo_options* options,
                                     kolo_request* request);
+
+/* Rank r's block s becomes rank s's block r.
+ * input: [size * count] elements: one block for each rank. output: the same. They must not overlap.
+ * With options.send_counts block s has send_counts[s] elements, and count is their sum;
+ * options.recv_counts[r] is then what this rank expects of rank r, which must send just that.
+ * With options.allocate it takes what comes, and recv_counts is NULL. Blocks lie close together, in
+ * rank order. */
+KOLO_API kolo_status kolo_alltoall(kolo_context* context, const void* input, void* output,
+                                   size_t count, kolo_dtype dtype, const kolo_options* options,
+                                   kolo_request* request);
 
 /* Every rank gets the root's input.
  * input: [count] elements; read on rank `root` only, elsewhere it is ignored and may be NULL.
@@ -302,6 +369,18 @@ KOLO_API kolo_status kolo_broadcast(kolo_context* context, const void* input, vo
 /* Complete when all ranks have called it. Says nothing about other operations in progress. */
 KOLO_API kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
                                   kolo_request* request);
+
+/* This rank has no more data in this epoch: until all ranks of the process set have joined, their
+ * reductions go on without it. It takes part with neutral elements, KOLO_AVG divides by the number
+ * of ranks that have not joined, and kolo_result tells that number. Operations that need something
+ * of every rank (allgather and alltoall but for allocate, broadcasts from a joined root, products
+ * with a prescale) end with INVALID_ARGUMENT instead. Complete when all ranks have joined;
+ * *last_rank (may be NULL) is then the one that did so last, whose state is the newest. After that
+ * the set is as before. Until then this rank can submit nothing to the set.
+ * Errors: INVALID_ARGUMENT (an option other than pset and callback, an open group),
+ * DUPLICATE_NAME (joined already), and as for the collectives. */
+KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
+                               const kolo_options* options, kolo_request* request);
 
 /* ---- Memory ------------------------------------------------------------------------------- */
 
@@ -334,8 +413,8 @@ KOLO_API kolo_status kolo_group_end(kolo_context* context, kolo_request* request
 /* ---- Requests -----------------------------------------------------------------------------
  *
  * A request that these functions find complete is released and set to KOLO_REQUEST_NULL, unless it
- * is persistent. Completing KOLO_REQUEST_NULL, or a persistent request that has not been started,
- * is KOLO_OK at once. One request is completed by one thread. */
+ * is persistent or has an output of the library's. Completing KOLO_REQUEST_NULL, or a persistent
+ * request that has not been started, is KOLO_OK at once. One request is completed by one thread. */
 
 /* Makes one bounded attempt at progress; never blocks. *done is 1 if the operation is complete, and
  * the result is its status; *done is 0 and the result KOLO_OK if not yet.
@@ -361,6 +440,14 @@ KOLO_API kolo_status kolo_wait_all(kolo_context* context, kolo_request* requests
  * started again. On error none has been started.
  * Errors: INVALID_ARGUMENT (not persistent), DUPLICATE_NAME (still running), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size_t count);
+
+/* The output of an operation with options.allocate that kolo_wait() or kolo_test() has found
+ * complete: such a request lives on, with its output, until kolo_request_free(). *output has *count
+ * elements (and is not NULL even for 0); *counts, if not NULL, becomes [size of the process set]
+ * elements by rank that gave them. Both belong to the request.
+ * Errors: INVALID_ARGUMENT (null, no such request, or not complete), the operation's own. */
+KOLO_API kolo_status kolo_request_output(kolo_context* context, kolo_request request, void** output,
+                                         size_t* count, const size_t** counts);
 
 /* Gives a request up, and sets it to KOLO_REQUEST_NULL. An operation in progress goes on
  * unobserved, and its buffers stay kolo's until it ends (a callback still tells); a persistent one

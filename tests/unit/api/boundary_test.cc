@@ -199,7 +199,7 @@ TEST_F(BoundaryTest, BadOptionsAreRefused) {
   refused([](auto& o) { o.timeout_ms = -1; }, "timeout_ms is -1");
   refused([](auto& o) { o.timeout_ms = INT64_MAX; }, "timeout_ms");
   refused([](auto& o) { o.persistent = 2; }, "persistent");
-  refused([](auto& o) { o.reserved = 1; }, "reserved");
+  refused([](auto& o) { o.allocate = 2; }, "allocate");
   kolo_options options = KOLO_OPTIONS_INIT;
   options.persistent = 1;
   EXPECT_EQ(allreduce(&options), KOLO_INVALID_ARGUMENT);
