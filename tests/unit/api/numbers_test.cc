@@ -47,7 +47,7 @@ static_assert(equal(KOLO_LOG_ERROR, LogLevel::kError) && equal(KOLO_LOG_DEBUG, L
 static_assert(equal(KOLO_LOG_WARNING, LogLevel::kWarning) && equal(KOLO_LOG_INFO, LogLevel::kInfo));
 
 // The layout is part of the ABI: a field that moves needs another KOLO_ABI_VERSION.
-static_assert(sizeof(kolo_options) == 80 && offsetof(kolo_options, ndim) == 24);
+static_assert(sizeof(kolo_options) == 104 && offsetof(kolo_options, ndim) == 24);
 static_assert(offsetof(kolo_options, prescale) == 32 && offsetof(kolo_options, timeout_ms) == 48);
 static_assert(offsetof(kolo_options, callback) == 56 && offsetof(kolo_options, persistent) == 72);
 
