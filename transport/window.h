@@ -9,7 +9,7 @@
 // sequentially consistent, and a rank that goes to sleep first says so with set_asleep(true), then
 // looks once more, then sleeps on bell(): so at least one of the two sees the other.
 //
-// Threads: carve() and set_asleep() by one thread at a time; the rest by any.
+// Threads: carve(), reserve() and set_asleep() by one thread at a time; the rest by any.
 #pragma once
 
 #include <atomic>
@@ -59,10 +59,14 @@ class Window {
   // The next area of that many zeroed bytes in every segment, aligned to a page; memory stands
   // behind it. Every rank makes the same calls. RESOURCE: out of memory, or the segment is full.
   Result<std::size_t> carve(std::size_t bytes);
-  [[nodiscard]] std::size_t carved() const { return carved_; }
-  // Once all ranks have carved: maps what they have, so that first use costs no page faults. Only a
+  // The same without memory: every rank commits it before the first one uses it.
+  Result<std::size_t> reserve(std::size_t bytes);
+  [[nodiscard]] std::size_t carved() const { return carved_; }  // and reserved
+  // Maps an area that all ranks have committed, so that first use costs no page faults. Only a
   // kindness; it may do nothing.
-  virtual void map_carved() {}
+  void map_area(std::size_t offset, std::size_t bytes);
+  // The same for all that has been carved, but not reserved.
+  void map_carved();
   // Puts memory behind a part of this rank's own segment, so that no access to it can fail.
   virtual Status commit(std::size_t offset, std::size_t bytes) = 0;
 
@@ -72,6 +76,8 @@ class Window {
   void ring_all() {
     for (int peer = 0; peer < size(); ++peer) ring(peer);
   }
+  // Rings even if `peer` has not said that it sleeps.
+  void wake_up(int peer) { wake(peer); }
   void set_asleep(bool asleep) { own_word<std::uint32_t>(0).store(asleep ? 1 : 0); }
   // A descriptor to watch edge-triggered for reading: others ring it. Nobody needs to read it.
   [[nodiscard]] virtual int bell() const = 0;
@@ -83,8 +89,10 @@ class Window {
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
 
  protected:
-  Window(int rank, std::size_t bytes, std::byte* own, std::vector<const std::byte*> segments)
-      : rank_(rank), bytes_(bytes), own_(own), segments_(std::move(segments)) {}
+  // The first `taken` bytes are not for areas.
+  Window(int rank, std::size_t bytes, std::byte* own, std::vector<const std::byte*> segments,
+         std::size_t taken = kHeaderBytes)
+      : rank_(rank), bytes_(bytes), own_(own), segments_(std::move(segments)), carved_(taken) {}
   virtual void wake(int peer) = 0;  // writes to its bell and counts
 
   WindowCounters counters_;
@@ -98,7 +106,12 @@ class Window {
   std::size_t bytes_;
   std::byte* own_;
   std::vector<const std::byte*> segments_;
-  std::size_t carved_ = kHeaderBytes;
+  std::size_t carved_;
+  struct Area {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  std::vector<Area> areas_;  // with memory
 };
 
 }  // namespace kolo::internal

@@ -29,6 +29,10 @@ std::optional<std::size_t> decode(std::uint64_t value) {
 
 }  // namespace
 
+void WindowLane::clear(Window& window, std::size_t offset) {
+  std::memset(window.own() + offset, 0, kStaging);
+}
+
 WindowLane::WindowLane(Window& window, std::size_t offset)
     : window_(window),
       offset_(offset),

@@ -54,7 +54,11 @@ class WindowLane {
     std::uint64_t bytes_unpacked = 0;
   };
 
-  // The window outlives the lane; `offset` is what its carve(kBytes) has returned.
+  // Before a lane that others had is made anew: every rank clears its part while nobody uses it,
+  // and only when all have done so is one constructed.
+  static void clear(Window& window, std::size_t offset);
+  // The window outlives the lane; `offset` is what its carve(kBytes) or reserve(kBytes) has
+  // returned.
   WindowLane(Window& window, std::size_t offset);
 
   [[nodiscard]] int rank() const { return window_.rank(); }

@@ -42,13 +42,6 @@ class ShmWindow final : public Window {
   Status commit(std::size_t offset, std::size_t bytes) override {
     return commit_memory(parts_.own.memory.get(), offset, bytes);
   }
-  void map_carved() override {
-    ::madvise(own(), carved(), MADV_POPULATE_WRITE);
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      ::madvise(const_cast<std::byte*>(of(peer)), carved(), MADV_POPULATE_READ);
-    }
-  }
   int bell() const override { return parts_.bells[static_cast<std::size_t>(rank())].get(); }
   int lost() const override { return vitals_->lost(); }
 
