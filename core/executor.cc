@@ -44,7 +44,7 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
   switch (spec.kind) {
     case OpKind::kAllreduce:
       gathered.allreduce(order_, {nullptr, output, spec.count, spec.prescale, spec.postscale},
-                         spec.dtype, spec.op, contributions);
+                         {spec.dtype, spec.op}, contributions);
       break;
     case OpKind::kAllgather: gathered.allgather(output, bytes, contributions); break;
     case OpKind::kBroadcast:

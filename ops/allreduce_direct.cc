@@ -11,9 +11,9 @@ constexpr std::uint32_t kResults = 1;
 }  // namespace
 
 void AllreduceDirect::start(const Communicator& communicator, std::span<const Piece> pieces,
-                            DataType dtype, ReduceOp op) {
+                            const Reduction& reduction) {
   begin(communicator);
-  group_.start(pieces, dtype, op, *communicator.order, TensorGroup::Layout::kWhole);
+  group_.start(pieces, reduction, *communicator.order, TensorGroup::Layout::kWhole);
   for (TransferWindow* window :
        {&part_sends_, &part_receives_, &result_sends_, &result_receives_}) {
     window->reset(size());

@@ -31,8 +31,8 @@ namespace kolo::internal {
 
 class AllreduceDirect final : public ChannelOperation {
  public:
-  void start(const Communicator& communicator, std::span<const Piece> pieces, DataType dtype,
-             ReduceOp op);
+  void start(const Communicator& communicator, std::span<const Piece> pieces,
+             const Reduction& reduction);
 
  private:
   // How far each half has come with one peer, in segments.

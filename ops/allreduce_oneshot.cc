@@ -5,9 +5,9 @@
 namespace kolo::internal {
 
 void AllreduceOneshot::start(const Communicator& communicator, std::span<const Piece> pieces,
-                             DataType dtype, ReduceOp op) {
+                             const Reduction& reduction) {
   begin(communicator);
-  group_.start(pieces, dtype, op, *communicator.order, TensorGroup::Layout::kWhole);
+  group_.start(pieces, reduction, *communicator.order, TensorGroup::Layout::kWhole);
   sends_.reset(size());
   receives_.reset(size());
   inputs_.resize(static_cast<std::size_t>(size()));

@@ -23,8 +23,8 @@ namespace kolo::internal {
 
 class AllreduceOneshot final : public ChannelOperation {
  public:
-  void start(const Communicator& communicator, std::span<const Piece> pieces, DataType dtype,
-             ReduceOp op);
+  void start(const Communicator& communicator, std::span<const Piece> pieces,
+             const Reduction& reduction);
 
  private:
   bool step() override;

@@ -12,10 +12,10 @@ constexpr std::uint32_t kPhase = 0;  // rounds and turns are told apart by the s
 }  // namespace
 
 void AllreduceRing::start(const Communicator& communicator, std::span<const Piece> pieces,
-                          DataType dtype, ReduceOp op) {
+                          const Reduction& reduction) {
   KOLO_CHECK(communicator.size >= 2);
   begin(communicator);
-  group_.start(pieces, dtype, op, *communicator.order, TensorGroup::Layout::kChunked);
+  group_.start(pieces, reduction, *communicator.order, TensorGroup::Layout::kChunked);
   turns_.resize(kSegmentsInFlight * static_cast<std::size_t>(ring_turns(size())));
   const std::size_t widest = group_.kernel().accumulator_bytes;
   segment_elements_ = segment_bytes(size()) / widest;

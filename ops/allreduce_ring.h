@@ -33,8 +33,8 @@ namespace kolo::internal {
 class AllreduceRing final : public ChannelOperation {
  public:
   // At least two ranks.
-  void start(const Communicator& communicator, std::span<const Piece> pieces, DataType dtype,
-             ReduceOp op);
+  void start(const Communicator& communicator, std::span<const Piece> pieces,
+             const Reduction& reduction);
 
  private:
   // One turn of one round in progress.

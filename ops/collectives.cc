@@ -15,8 +15,7 @@ Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
   std::size_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.count * element_bytes(reduction.dtype);
   const Algorithm algorithm = select_allreduce(choice_, bytes, communicator_.size);
-  return operations_.start_allreduce(algorithm, numbered(sequence), pieces, reduction.dtype,
-                                     reduction.op);
+  return operations_.start_allreduce(algorithm, numbered(sequence), pieces, reduction);
 }
 
 Operation& ChannelCollectives::start_allgather(std::uint32_t sequence, const void* input,

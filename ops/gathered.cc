@@ -6,11 +6,12 @@
 
 namespace kolo::internal {
 
-void GatheredCollectives::allreduce(const ReductionOrder& order, Piece piece, DataType dtype,
-                                    ReduceOp op, std::span<const std::byte* const> contributions) {
+void GatheredCollectives::allreduce(const ReductionOrder& order, Piece piece,
+                                    const Reduction& reduction,
+                                    std::span<const std::byte* const> contributions) {
   const MxcsrGuard guard;
   piece.input = piece.output;
-  group_.start({&piece, 1}, dtype, op, order, TensorGroup::Layout::kWhole);
+  group_.start({&piece, 1}, reduction, order, TensorGroup::Layout::kWhole);
   group_.reduce_to_pieces({0, piece.count}, contributions);
 }
 

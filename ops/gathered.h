@@ -17,7 +17,7 @@ namespace kolo::internal {
 class GatheredCollectives {
  public:
   // contributions[rank]: piece.count elements each; piece.input is not read.
-  void allreduce(const ReductionOrder& order, Piece piece, DataType dtype, ReduceOp op,
+  void allreduce(const ReductionOrder& order, Piece piece, const Reduction& reduction,
                  std::span<const std::byte* const> contributions);
   // output: all contributions, of `bytes` each, one after the other.
   void allgather(void* output, std::size_t bytes, std::span<const std::byte* const> contributions);

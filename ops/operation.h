@@ -44,6 +44,8 @@ struct Reduction {
   // What kAvg divides by: ranks that have joined bring neutral elements and do not count. 0: the
   // number of ranks.
   int contributors = 0;
+
+  [[nodiscard]] int divisor(int ranks) const { return contributors > 0 ? contributors : ranks; }
 };
 
 // One tensor of an all-reduce. Several of them, of one dtype and op, are a fused group.

@@ -41,16 +41,16 @@ OperationSet::OperationSet() : members_(std::make_unique<Members>()) {}
 OperationSet::~OperationSet() = default;
 
 Operation& OperationSet::start_allreduce(Algorithm algorithm, const Communicator& communicator,
-                                         std::span<const Piece> pieces, DataType dtype,
-                                         ReduceOp op) {
+                                         std::span<const Piece> pieces,
+                                         const Reduction& reduction) {
   // Alone there is nobody to go round; the one-shot applies scales and copies.
   if (communicator.size == 1) algorithm = Algorithm::kOneshot;
   switch (algorithm) {
     case Algorithm::kOneshot: break;
-    case Algorithm::kDirect: return start(members_->direct, communicator, pieces, dtype, op);
-    case Algorithm::kRing: return start(members_->ring, communicator, pieces, dtype, op);
+    case Algorithm::kDirect: return start(members_->direct, communicator, pieces, reduction);
+    case Algorithm::kRing: return start(members_->ring, communicator, pieces, reduction);
   }
-  return start(members_->oneshot, communicator, pieces, dtype, op);
+  return start(members_->oneshot, communicator, pieces, reduction);
 }
 
 Operation& OperationSet::start_allgather(const Communicator& communicator, const void* input,

@@ -27,7 +27,7 @@ class OperationSet {
   // Every piece of one dtype and op. One piece is reduced in place in the caller's memory; several
   // are packed into the fusion buffer and unpacked afterwards. `pieces` is copied.
   Operation& start_allreduce(Algorithm algorithm, const Communicator& communicator,
-                             std::span<const Piece> pieces, DataType dtype, ReduceOp op);
+                             std::span<const Piece> pieces, const Reduction& reduction);
   // output: [size * input_bytes]; input may be output + rank * input_bytes (in place).
   Operation& start_allgather(const Communicator& communicator, const void* input, void* output,
                              std::size_t input_bytes);

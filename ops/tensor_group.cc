@@ -8,15 +8,16 @@
 
 namespace kolo::internal {
 
-void TensorGroup::start(std::span<const Piece> pieces, DataType dtype, ReduceOp op,
+void TensorGroup::start(std::span<const Piece> pieces, const Reduction& reduction,
                         const ReductionOrder& order, Layout layout, Fusion fusion) {
   KOLO_CHECK(!pieces.empty());
   pieces_.assign(pieces.begin(), pieces.end());
   order_ = &order;
   hosts_ = nullptr;
-  contributors_ = order.contributors();
-  kernel_ = &reduce_kernel(dtype, op);
-  element_bytes_ = element_bytes(dtype);
+  reduction_ = reduction;
+  divisor_ = reduction.divisor(order.size());
+  kernel_ = &reduce_kernel(reduction.dtype, reduction.op);
+  element_bytes_ = element_bytes(reduction.dtype);
   shifted_.resize(static_cast<std::size_t>(order.size()));
   scratch_.reserve(reduce_scratch_bytes(order.stack_depth()));
   lay_out(layout, static_cast<std::size_t>(order.size()));
@@ -128,7 +129,7 @@ void TensorGroup::unpack(Range range, const std::byte* from) const {
 
 ReduceScale TensorGroup::scale_of(const Run& run) const {
   const Piece& piece = pieces_[run.piece];
-  return {.prescale = piece.prescale, .postscale = piece.postscale, .contributors = contributors_};
+  return {.prescale = piece.prescale, .postscale = piece.postscale, .contributors = divisor_};
 }
 
 ReduceCall TensorGroup::call_of(const ReductionOrder& order, const Run& run, Range part) const {
@@ -152,9 +153,9 @@ void TensorGroup::reduce_run(const Run& run, Range part, Range range,
   kernel_->reduce(call);
 }
 
-void TensorGroup::compose(const ReductionOrder& hosts, int contributors) {
+void TensorGroup::compose(const ReductionOrder& hosts, int ranks) {
   hosts_ = &hosts;
-  contributors_ = contributors;
+  divisor_ = reduction_.divisor(ranks);
   shifted_.resize(static_cast<std::size_t>(std::max(order_->size(), hosts.size())));
   scratch_.reserve(reduce_scratch_bytes(std::max(order_->stack_depth(), hosts.stack_depth())));
 }

@@ -49,8 +49,8 @@ class TensorGroup {
   enum class Fusion { kBuffer, kParts };
 
   // `order` and the pieces' memory must outlive the run.
-  void start(std::span<const Piece> pieces, DataType dtype, ReduceOp op,
-             const ReductionOrder& order, Layout layout, Fusion fusion = Fusion::kBuffer);
+  void start(std::span<const Piece> pieces, const Reduction& reduction, const ReductionOrder& order,
+             Layout layout, Fusion fusion = Fusion::kBuffer);
 
   [[nodiscard]] std::size_t elements() const { return elements_; }
   [[nodiscard]] std::size_t element_size() const { return element_bytes_; }
@@ -86,8 +86,8 @@ class TensorGroup {
 
   // The two halves of reduce(), for hosts that reduce by themselves first. The order given to
   // start() is then that of one host's ranks; `hosts` that of the hosts, and it must outlive the
-  // run; `contributors` are those of all hosts.
-  void compose(const ReductionOrder& hosts, int contributors);
+  // run; `ranks` is the number of those of all hosts.
+  void compose(const ReductionOrder& hosts, int ranks);
   void reduce_partial(Range range, std::span<const std::byte* const> inputs, std::byte* partial);
   // inputs[host]: a partial, or a lone contribution where `partials[host]` is 0.
   void combine(Range range, std::span<const std::byte* const> inputs,
@@ -123,8 +123,9 @@ class TensorGroup {
   std::vector<Range> chunks_;  // of the line
   std::vector<const std::byte*> shifted_;
   const ReductionOrder* order_ = nullptr;
+  Reduction reduction_;
   const ReductionOrder* hosts_ = nullptr;
-  int contributors_ = 1;
+  int divisor_ = 1;  // of kAvg
   const ReduceKernel* kernel_ = nullptr;
   std::size_t element_bytes_ = 0;
   std::size_t elements_ = 0;

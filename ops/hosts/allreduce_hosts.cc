@@ -30,7 +30,7 @@ void AllreduceHosts::start(const Communicator& communicator, const HostsView& vi
   KOLO_CHECK(view.map->size() == size() && hosts_ > 1);
   KOLO_CHECK(lane_->size() == view.map->local_size(host_) &&
              lane_->rank() == view.map->local(rank()));
-  group_.start(pieces, dtype, op, *view.local, TensorGroup::Layout::kWhole,
+  group_.start(pieces, {dtype, op}, *view.local, TensorGroup::Layout::kWhole,
                TensorGroup::Fusion::kParts);
   group_.compose(*view.across, size());
   tile_elements_ = WindowLane::kTileBytes / element();

@@ -8,7 +8,7 @@ void WindowOneshot::start(WindowLane& lane, const ReductionOrder& order,
                           std::span<const Piece> pieces, DataType dtype, ReduceOp op) {
   begin(lane, 0);
   KOLO_CHECK(order.size() == size());
-  group_.start(pieces, dtype, op, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
+  group_.start(pieces, {dtype, op}, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
   inputs_.resize(static_cast<std::size_t>(size()));
 }
 

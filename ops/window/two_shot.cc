@@ -7,7 +7,7 @@ namespace kolo::internal {
 void WindowTwoShot::start(WindowLane& lane, const ReductionOrder& order,
                           std::span<const Piece> pieces, DataType dtype, ReduceOp op,
                           const WindowLane::Places& places) {
-  group_.start(pieces, dtype, op, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
+  group_.start(pieces, {dtype, op}, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
   tile_elements_ = WindowLane::kTileBytes / group_.element_size();
   tiles_ = segment_count(group_.elements(), tile_elements_);
   begin(lane, tiles_);

@@ -100,7 +100,7 @@ class ChannelJob final : public CollectiveJob {
 
   Operation& allreduce(std::size_t rank, Algorithm algorithm, std::span<const Piece> pieces,
                        DataType dtype, ReduceOp op) override {
-    return sets_[rank].start_allreduce(algorithm, communicator(rank), pieces, dtype, op);
+    return sets_[rank].start_allreduce(algorithm, communicator(rank), pieces, {dtype, op});
   }
   Operation& allgather(std::size_t rank, const void* input, void* output,
                        std::size_t bytes) override {

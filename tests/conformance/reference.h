@@ -88,7 +88,8 @@ Work<T> combine(ReduceOp op, Work<T> a, Work<T> b) {
         if constexpr (std::is_same_v<Work<T>, __int128>) return wrapped_product(a, b);
         return a * b;
       case ReduceOp::kMax:
-      case ReduceOp::kMin: break;
+      case ReduceOp::kMin:
+      case ReduceOp::kAdasum: break;
     }
     if constexpr (std::is_floating_point_v<Work<T>>) {
       if (std::isnan(a)) return a;

@@ -173,7 +173,7 @@ Words gathered_result(const TensorSpec& spec, const std::vector<std::string>& pa
     case OpKind::kAllreduce:
       gathered.allreduce(ReductionOrder(hosts),
                          {nullptr, result.data(), spec.count, spec.prescale, spec.postscale},
-                         spec.dtype, spec.op, contributions);
+                         {spec.dtype, spec.op}, contributions);
       break;
     case OpKind::kAllgather: gathered.allgather(result.data(), bytes, contributions); break;
     case OpKind::kBroadcast: gathered.broadcast(result.data(), bytes, contributions[root]); break;

@@ -109,7 +109,7 @@ class MpiRanks : public testing::Test {
     reference::Bytes output = inputs[static_cast<std::size_t>(rank_)];
     const Piece piece{.input = output.data(), .output = output.data(), .count = count};
     const Status status =
-        end_of(set_.start_allreduce(algorithm, communicator(&order), {&piece, 1}, dtype, op));
+        end_of(set_.start_allreduce(algorithm, communicator(&order), {&piece, 1}, {dtype, op}));
     const std::string where = "n=" + std::to_string(size_) + " rank " + std::to_string(rank_) +
                               " " + std::string(algorithm_name(algorithm)) + " " +
                               std::string(data_type_name(dtype)) + " " +

@@ -62,7 +62,7 @@ class Mesh {
                                 .channels = rows_[rank],
                                 .order = &order_,
                                 .sequence = sequence_},
-                               {&piece, 1}, one.dtype, one.op);
+                               {&piece, 1}, {one.dtype, one.op});
     }
     std::size_t done = 0;
     for (int turn = 0; done < size_ && turn < 10000; ++turn) {
@@ -125,8 +125,8 @@ TEST_P(Gathered, AnAllreduceGivesTheBitsOfTheOneshot) {
     const std::vector<std::string> expected = mesh.oneshot(one, inputs);
     std::string result(size, '\xdd');
     gathered.allreduce(mesh.order(),
-                       {nullptr, result.data(), one.count, one.prescale, one.postscale}, one.dtype,
-                       one.op, pointers_to(inputs));
+                       {nullptr, result.data(), one.count, one.prescale, one.postscale},
+                       {one.dtype, one.op}, pointers_to(inputs));
     for (const std::string& each : expected) ASSERT_EQ(result, each) << text_of(one);
     ++compared;
   };

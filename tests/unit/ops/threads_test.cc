@@ -93,7 +93,7 @@ TEST(InprocThreads, CollectivesSleepAndAreWoken) {
               .input = values.data(), .output = values.data(), .count = values.size()};
           ++communicator.sequence;
           ASSERT_EQ(drive(set.start_allreduce(algorithm, communicator, {&piece, 1},
-                                              DataType::kFloat32, ReduceOp::kAvg),
+                                              {DataType::kFloat32, ReduceOp::kAvg}),
                           bell),
                     Status::ok());
           for (std::size_t i = 0; i < values.size(); i += 1009) {
@@ -118,7 +118,7 @@ TEST(InprocThreads, AKilledRankIsLostToAllOthersWhileTheySleep) {
     }
     const Piece piece{.input = values.data(), .output = values.data(), .count = values.size()};
     const Status status = drive(set.start_allreduce(Algorithm::kDirect, communicator, {&piece, 1},
-                                                    DataType::kFloat64, ReduceOp::kSum),
+                                                    {DataType::kFloat64, ReduceOp::kSum}),
                                 bell);
     EXPECT_EQ(status.code(), StatusCode::kPeerLost) << status.to_string();
     both_know.arrive_and_wait();

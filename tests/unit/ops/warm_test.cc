@@ -73,8 +73,8 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
       for (std::size_t p = 0; p < pieces; ++p) {
         list[p] = {.input = &mine[p * count], .output = &mine[p * count], .count = count};
       }
-      return set.start_allreduce(algorithm, c, {list.data(), pieces}, DataType::kFloat16,
-                                 ReduceOp::kSum);
+      return set.start_allreduce(algorithm, c, {list.data(), pieces},
+                                 {DataType::kFloat16, ReduceOp::kSum});
     };
   };
   const auto all = [&] {
