@@ -52,6 +52,8 @@ struct UnitOrder {
   std::vector<std::string> payloads = {};  // of all ranks of the set, by rank; else empty
   std::optional<std::uint32_t> slot = {};  // first sight: where it is published from now on
   bool inlined = false;                    // ... with its bytes
+  std::uint32_t new_set = 0;               // of a unit that creates a process set: its id
+  OrderCounts counts = {};
 };
 
 struct Run {

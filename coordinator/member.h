@@ -26,6 +26,8 @@ struct PlannedUnit {
   std::vector<int> absent;
   std::vector<std::string> payloads = {};  // of all ranks of the set: nothing else moves
   std::uint64_t run = 0;  // number of this run among those of the process set; 0: not for us
+  std::uint32_t new_set = 0;  // the id of the process set that the unit creates
+  OrderCounts counts = {};
 };
 
 // What to execute, in order: each cut is one fused operation.

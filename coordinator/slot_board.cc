@@ -149,6 +149,11 @@ std::uint64_t SlotBoard::followed_by_all() const {
   return least;
 }
 
+bool SlotBoard::is_laggard(int rank) const {
+  return appended_ - word(rank, kFollowedOffset).load(std::memory_order_acquire) >=
+         log_entries_ / 2;
+}
+
 void SlotBoard::append(const LogEntry& entry) {
   const std::size_t place = appended_++ % log_entries_ * sizeof(std::uint64_t);
   own_word(log_offset(slots_) + place).store(word_of(entry), std::memory_order_relaxed);

@@ -104,6 +104,10 @@ class SlotBoard {
   [[nodiscard]] std::size_t log_room() const;
   [[nodiscard]] std::uint64_t appended() const { return appended_; }  // entries ever
   [[nodiscard]] std::uint64_t followed_by_all() const;
+  // Half of the log or more waits for some rank: then those that lag behind by that much are to be
+  // woken, also if nothing in it concerns them, before there is no room.
+  [[nodiscard]] bool log_fills() const { return log_room() <= log_entries_ / 2; }
+  [[nodiscard]] bool is_laggard(int rank) const;
   void append(const LogEntry& entry);  // needs room; not seen before flush_log()
   bool flush_log();                    // true if there was anything to show
 

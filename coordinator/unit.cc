@@ -1,6 +1,15 @@
 #include "coordinator/unit.h"
 
+#include <algorithm>
+
 namespace kolo::internal {
+
+bool Unit::is_cacheable() const {
+  return !numbered && std::none_of(tensors.begin(), tensors.end(), [](const TensorSpec& spec) {
+    return spec.is_personal() || spec.kind == OpKind::kCreateSet ||
+           spec.kind == OpKind::kDestroySet;
+  });
+}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "(";

@@ -21,8 +21,9 @@ struct TensorSpec {
   std::uint64_t count = 0;  // elements of one rank's input; of its output in a reduce-scatter
   // Empty: a scalar. Of a new process set: its ranks; of one that ends: its id.
   std::vector<std::int64_t> shape;
-  // Elements by rank of the process set; empty: `count` for each. All-gather and reduce-scatter:
-  // the same on all ranks. All-to-all: what this rank sends to each, and `count` is their sum.
+  // Elements by rank of the process set, and `count` is their sum; empty: `count` for each.
+  // All-gather and reduce-scatter: the same on all ranks, as is `shape` (nothing of a rank's own is
+  // in it). All-to-all: what this rank sends to each.
   std::vector<std::uint64_t> counts;
   std::vector<std::uint64_t> receive_counts;  // all-to-all with counts: expected; empty: what comes
   bool open = false;  // all-gather: each rank gives `count` of its own, and takes what comes
@@ -35,6 +36,10 @@ struct TensorSpec {
     return open || (kind == OpKind::kAlltoall && !counts.empty());
   }
 };
+
+// The numbers of all ranks that an order brings, for each personal tensor of its unit: of an
+// all-gather [size of the set], of an all-to-all [size * size] with a row for each sender.
+using OrderCounts = std::vector<std::vector<std::uint64_t>>;
 
 struct UnitKey {
   std::uint32_t process_set = 0;
@@ -50,6 +55,8 @@ struct Unit {
   std::string invalid;  // why the submitting rank refused it; it then only tells the others
 
   bool operator==(const Unit&) const = default;
+  // It may be known by a number from its second use on.
+  [[nodiscard]] bool is_cacheable() const;
 };
 using UnitPtr = std::shared_ptr<const Unit>;  // shared by cache, table and plans; immutable
 
