@@ -112,7 +112,8 @@ Operation& Executor::start_collective(Stream& stream) {
       sizes_.assign(static_cast<std::size_t>(order_.size()), bytes);
       return collectives.start_allgather(sequence, buffers.input, buffers.output, sizes_);
     case OpKind::kBroadcast:
-      return collectives.start_broadcast(sequence, spec.root, buffers.input, buffers.output, bytes);
+      return collectives.start_broadcast(sequence, spec.root,
+                                         BroadcastPiece{buffers.input, buffers.output, bytes});
     case OpKind::kBarrier: return collectives.start_barrier(sequence);
     case OpKind::kReduceScatter:
     case OpKind::kAlltoall:

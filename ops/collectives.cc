@@ -4,9 +4,12 @@
 
 namespace kolo::internal {
 
-const Communicator& ChannelCollectives::numbered(std::uint32_t sequence) {
-  communicator_.sequence = sequence;
-  return communicator_;
+Operation& Collectives::start_broadcast(std::uint32_t sequence, int root,
+                                        std::span<const BroadcastPiece> pieces) {
+  KOLO_CHECK(!pieces.empty());
+  if (pieces.size() == 1) return start_broadcast(sequence, root, pieces[0]);
+  fused_broadcast_.start(*this, sequence, root, pieces);
+  return fused_broadcast_;
 }
 
 Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
@@ -14,7 +17,7 @@ Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
                                                const Reduction& reduction) {
   std::size_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.count * element_bytes(reduction.dtype);
-  const Algorithm algorithm = select_allreduce(choice_, bytes, communicator_.size);
+  const Algorithm algorithm = select_allreduce(choice_, bytes, size());
   return operations_.start_allreduce(algorithm, numbered(sequence), pieces, reduction);
 }
 
@@ -35,18 +38,14 @@ Operation& ChannelCollectives::start_alltoall(std::uint32_t, const void*, void*,
   KOLO_CHECK(false);
 }
 
-Operation& ChannelCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,
-                                               void* output, std::size_t bytes) {
-  return operations_.start_broadcast(numbered(sequence), root, input, output, bytes);
+Operation& ChannelCollectives::start_broadcast(std::uint32_t sequence, int root,
+                                               const BroadcastPiece& piece) {
+  return operations_.start_broadcast(numbered(sequence), root, piece.input, piece.output,
+                                     piece.bytes);
 }
 
 Operation& ChannelCollectives::start_barrier(std::uint32_t sequence) {
   return operations_.start_barrier(numbered(sequence));
-}
-
-const Communicator& HostsCollectives::numbered(std::uint32_t sequence) {
-  communicator_.sequence = sequence;
-  return communicator_;
 }
 
 Operation& HostsCollectives::start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
@@ -70,9 +69,10 @@ Operation& HostsCollectives::start_alltoall(std::uint32_t, const void*, void*,
   KOLO_CHECK(false);
 }
 
-Operation& HostsCollectives::start_broadcast(std::uint32_t sequence, int root, const void* input,
-                                             void* output, std::size_t bytes) {
-  return operations_.start_broadcast(numbered(sequence), root, input, output, bytes);
+Operation& HostsCollectives::start_broadcast(std::uint32_t sequence, int root,
+                                             const BroadcastPiece& piece) {
+  return operations_.start_broadcast(numbered(sequence), root, piece.input, piece.output,
+                                     piece.bytes);
 }
 
 Operation& HostsCollectives::start_barrier(std::uint32_t sequence) {

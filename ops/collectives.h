@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/types.h"
+#include "ops/communicator.h"
+#include "ops/fused_broadcast.h"
 #include "ops/host_map.h"
 #include "ops/hosts/hosts_operations.h"
 #include "ops/operation.h"
@@ -22,7 +24,14 @@ namespace kolo::internal {
 
 class Collectives {
  public:
+  // `communicator.channels` and its order outlive this.
+  explicit Collectives(const Communicator& communicator) : communicator_(communicator) {}
+  Collectives(const Collectives&) = delete;
+  Collectives& operator=(const Collectives&) = delete;
   virtual ~Collectives() = default;
+
+  [[nodiscard]] int rank() const { return communicator_.rank; }
+  [[nodiscard]] int size() const { return communicator_.size; }
 
   // `sequence` is the operation's number, the same on all ranks; spans are copied. An operation
   // that does not move anything, or has one rank, is valid too.
@@ -44,20 +53,33 @@ class Collectives {
   virtual Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
                                     std::span<const std::size_t> send_bytes,
                                     std::span<const std::size_t> receive_bytes) = 0;
-  virtual Operation& start_broadcast(std::uint32_t sequence, int root, const void* input,
-                                     void* output, std::size_t bytes) = 0;
+  // One piece moves as it is; several are packed at the root, and unpacked (ops/fused_broadcast.h).
+  Operation& start_broadcast(std::uint32_t sequence, int root,
+                             std::span<const BroadcastPiece> pieces);
+  virtual Operation& start_broadcast(std::uint32_t sequence, int root,
+                                     const BroadcastPiece& piece) = 0;
   virtual Operation& start_barrier(std::uint32_t sequence) = 0;
 
   // Bytes that this rank has copied into and out of shared memory.
   [[nodiscard]] virtual std::uint64_t bytes_copied() const { return 0; }
+
+ protected:
+  // The communicator of the operation of that number.
+  const Communicator& numbered(std::uint32_t sequence) {
+    communicator_.sequence = sequence;
+    return communicator_;
+  }
+
+ private:
+  Communicator communicator_;
+  FusedBroadcast fused_broadcast_;
 };
 
 // Over channels between all ranks.
 class ChannelCollectives final : public Collectives {
  public:
-  // `communicator.channels` point into memory that outlives this, as does its order.
   ChannelCollectives(const Communicator& communicator, AlgorithmChoice choice)
-      : communicator_(communicator), choice_(choice) {}
+      : Collectives(communicator), choice_(choice) {}
 
   Operation& start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
                              const Reduction& reduction) override;
@@ -69,14 +91,12 @@ class ChannelCollectives final : public Collectives {
   Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
                             std::span<const std::size_t> send_bytes,
                             std::span<const std::size_t> receive_bytes) override;
-  Operation& start_broadcast(std::uint32_t sequence, int root, const void* input, void* output,
-                             std::size_t bytes) override;
+  using Collectives::start_broadcast;
+  Operation& start_broadcast(std::uint32_t sequence, int root,
+                             const BroadcastPiece& piece) override;
   Operation& start_barrier(std::uint32_t sequence) override;
 
  private:
-  const Communicator& numbered(std::uint32_t sequence);
-
-  Communicator communicator_;
   AlgorithmChoice choice_;
   OperationSet operations_;
 };
@@ -88,7 +108,7 @@ class HostsCollectives final : public Collectives {
   // See WindowOperations and HostsOperations. Window, arena, map and channels outlive this.
   HostsCollectives(Window& window, std::size_t lane_offset, const Arena* arena, const HostMap& map,
                    const Communicator& communicator)
-      : communicator_(communicator),
+      : Collectives(communicator),
         local_(window, lane_offset, arena),
         operations_(local_, map, communicator.rank) {}
 
@@ -102,17 +122,15 @@ class HostsCollectives final : public Collectives {
   Operation& start_alltoall(std::uint32_t sequence, const void* input, void* output,
                             std::span<const std::size_t> send_bytes,
                             std::span<const std::size_t> receive_bytes) override;
-  Operation& start_broadcast(std::uint32_t sequence, int root, const void* input, void* output,
-                             std::size_t bytes) override;
+  using Collectives::start_broadcast;
+  Operation& start_broadcast(std::uint32_t sequence, int root,
+                             const BroadcastPiece& piece) override;
   Operation& start_barrier(std::uint32_t sequence) override;
   [[nodiscard]] std::uint64_t bytes_copied() const override {
     return local_.counters().bytes_packed + local_.counters().bytes_unpacked;
   }
 
  private:
-  const Communicator& numbered(std::uint32_t sequence);
-
-  Communicator communicator_;
   WindowOperations local_;
   HostsOperations operations_;
 };

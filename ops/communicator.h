@@ -15,8 +15,8 @@ namespace kolo::internal {
 struct Communicator {
   int rank = 0;
   int size = 1;
-  std::span<Channel* const> channels;     // [size]; this rank's own entry is null
-  const ReductionOrder* order = nullptr;  // of `size` ranks; needed by all-reduces only
+  std::span<Channel* const> channels = {};  // [size]; this rank's own entry is null
+  const ReductionOrder* order = nullptr;    // of `size` ranks; needed by all-reduces only
   std::uint32_t sequence = 0;  // of the operation, the same on all ranks; part of every tag
 };
 

@@ -57,4 +57,11 @@ struct Piece {
   double postscale = 1.0;
 };
 
+// One tensor of a broadcast; several are a fused group.
+struct BroadcastPiece {
+  const void* input = nullptr;  // [bytes]; counts at the root only
+  void* output = nullptr;       // [bytes]; at the root it may equal input, else no overlap
+  std::size_t bytes = 0;
+};
+
 }  // namespace kolo::internal

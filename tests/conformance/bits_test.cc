@@ -68,7 +68,7 @@ std::vector<std::uint64_t> reduce(World& world, Algorithm algorithm, const Tenso
     const auto statuses = world.run([&](std::size_t r) -> Operation& {
       const std::span<const Piece> pieces(lists[r]);
       return world.job().allreduce(r, algorithm, fused ? pieces : pieces.subspan(g, 1),
-                                   tensors.dtype, tensors.op);
+                                   {tensors.dtype, tensors.op});
     });
     EXPECT_TRUE(statuses.has_value());
   }

@@ -101,7 +101,7 @@ class CollectivesSuite : public testing::TestWithParam<CollectiveRoad> {
     std::vector<std::vector<reference::Bytes>> inputs(n), outputs(n);  // [rank][piece], when done
     const auto statuses = world.run(
         [&](std::size_t r) -> Operation& {
-          return world.job().allreduce(r, c.algorithm, lists[r], c.dtype, c.op);
+          return world.job().allreduce(r, c.algorithm, lists[r], {c.dtype, c.op});
         },
         [&](std::size_t r) {
           for (const Piece& piece : lists[r]) {
@@ -437,7 +437,7 @@ TEST_P(CollectivesSuite, OperationsFollowOneAnotherWithoutWaiting) {
           const Piece piece{.input = at(r), .output = at(r), .count = count};
           const auto turn = static_cast<std::size_t>(round) / 3;
           return world.job().allreduce(r, algorithms()[turn % algorithms().size()], {&piece, 1},
-                                       DataType::kFloat32, ReduceOp::kSum);
+                                       {});
         },
         [&, r](int round) {
           const float expected = round % 3 == 0 ? 4.0F : static_cast<float>(round);

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "ops/hosts/hosts_operations.h"
+#include "ops/collectives.h"
 #include "tests/conformance/window_job.h"
 #include "transport/inproc/inproc_channel.h"
 
@@ -15,20 +15,13 @@ class HostsJob final : public CollectiveJob {
  public:
   HostsJob(const std::vector<int>& hosts, std::uint64_t seed, TensorsIn where,
            const InprocFaults& faults)
-      : CollectiveJob(hosts, seed),
-        map_(hosts),
-        network_(size(), 1, faults),
-        where_(where),
-        sequences_(hosts.size(), 0xfffffff0u) {
+      : CollectiveJob(hosts, seed), map_(hosts), network_(size(), 1, faults), where_(where) {
     for (int h = 0; h < map_.hosts(); ++h) {
       hosts_.push_back(std::make_unique<WindowHost>(map_.local_size(h), where != TensorsIn::kHeap));
     }
     for (int r = 0; r < size(); ++r) {
       WindowHost& host = host_of(r);
       const auto local = static_cast<std::size_t>(map_.local(r));
-      locals_.push_back(std::make_unique<WindowOperations>(
-          host.window(local), host.lane_offset(local), host.arena(local)));
-      operations_.push_back(std::make_unique<HostsOperations>(*locals_.back(), map_, r));
       channels_.push_back(std::move(network_.channels(r)[0]));
       std::vector<Channel*>& row = rows_.emplace_back();
       for (int peer = 0; peer < size(); ++peer) {
@@ -36,24 +29,13 @@ class HostsJob final : public CollectiveJob {
         const bool here = map_.host(peer) == map_.host(r);
         row.push_back(here ? nullptr : channels_.back()[static_cast<std::size_t>(peer)].get());
       }
+      collectives_.push_back(std::make_unique<HostsCollectives>(
+          host.window(local), host.lane_offset(local), host.arena(local), map_,
+          Communicator{.rank = r, .size = size(), .channels = row}));
     }
   }
 
-  Operation& allreduce(std::size_t rank, Algorithm, std::span<const Piece> pieces, DataType dtype,
-                       ReduceOp op) override {
-    return operations_[rank]->start_allreduce(communicator(rank), pieces, dtype, op);
-  }
-  Operation& allgather(std::size_t rank, const void* input, void* output,
-                       std::size_t bytes) override {
-    return operations_[rank]->start_allgather(communicator(rank), input, output, bytes);
-  }
-  Operation& broadcast(std::size_t rank, int root, const void* input, void* output,
-                       std::size_t bytes) override {
-    return operations_[rank]->start_broadcast(communicator(rank), root, input, output, bytes);
-  }
-  Operation& barrier(std::size_t rank) override {
-    return operations_[rank]->start_barrier(communicator(rank));
-  }
+  Collectives& collectives(std::size_t rank, Algorithm) override { return *collectives_[rank]; }
 
   std::byte* memory(std::size_t rank, std::size_t bytes) override {
     if (where_ == TensorsIn::kHeap || (where_ == TensorsIn::kEither && random()() % 2 == 0)) {
@@ -83,23 +65,14 @@ class HostsJob final : public CollectiveJob {
 
  private:
   WindowHost& host_of(int rank) { return *hosts_[static_cast<std::size_t>(map_.host(rank))]; }
-  Communicator communicator(std::size_t r) {
-    return {.rank = static_cast<int>(r),
-            .size = size(),
-            .channels = rows_[r],
-            .order = nullptr,
-            .sequence = ++sequences_[r]};
-  }
 
   HostMap map_;
   InprocNetwork network_;
   TensorsIn where_;
   std::vector<std::unique_ptr<WindowHost>> hosts_;
-  std::vector<std::unique_ptr<WindowOperations>> locals_;
-  std::vector<std::unique_ptr<HostsOperations>> operations_;
-  std::vector<std::vector<std::unique_ptr<Channel>>> channels_;
   std::vector<std::vector<Channel*>> rows_;
-  std::vector<std::uint32_t> sequences_;
+  std::vector<std::unique_ptr<HostsCollectives>> collectives_;
+  std::vector<std::vector<std::unique_ptr<Channel>>> channels_;
 };
 
 // Whole, even, uneven and scattered hosts.

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/operation_set.h"
+#include "ops/collectives.h"
 #include "tests/conformance/mesh.h"
 
 namespace kolo::internal {
@@ -21,7 +21,11 @@ namespace kolo::internal {
 class CollectiveJob {
  public:
   CollectiveJob(std::vector<int> host_index, std::uint64_t seed)
-      : host_index_(std::move(host_index)), order_(host_index_), random_(seed) {}
+      : host_index_(std::move(host_index)),
+        order_(host_index_),
+        random_(seed),
+        sequences_(host_index_.size(), 0xfffffff0u),  // runs over on the way
+        sizes_(host_index_.size()) {}
   virtual ~CollectiveJob() = default;
 
   [[nodiscard]] int size() const { return static_cast<int>(host_index_.size()); }
@@ -29,14 +33,45 @@ class CollectiveJob {
   [[nodiscard]] const ReductionOrder& order() const { return order_; }
   std::mt19937_64& random() { return random_; }
 
-  // Every rank starts the same ones in the same order; one is in progress at a time.
-  virtual Operation& allreduce(std::size_t rank, Algorithm algorithm, std::span<const Piece> pieces,
-                               DataType dtype, ReduceOp op) = 0;
-  virtual Operation& allgather(std::size_t rank, const void* input, void* output,
-                               std::size_t bytes) = 0;
-  virtual Operation& broadcast(std::size_t rank, int root, const void* input, void* output,
-                               std::size_t bytes) = 0;
-  virtual Operation& barrier(std::size_t rank) = 0;
+  // Every rank starts the same operations in the same order; one is in progress at a time. The
+  // algorithm is for roads that can be asked for one.
+  virtual Collectives& collectives(std::size_t rank, Algorithm algorithm) = 0;
+  std::uint32_t next_sequence(std::size_t rank) { return ++sequences_[rank]; }
+
+  Operation& allreduce(std::size_t rank, Algorithm algorithm, std::span<const Piece> pieces,
+                       const Reduction& reduction) {
+    return collectives(rank, algorithm).start_allreduce(next_sequence(rank), pieces, reduction);
+  }
+  Operation& reduce_scatter(std::size_t rank, Algorithm algorithm, const Piece& piece,
+                            std::span<const std::size_t> counts, const Reduction& reduction) {
+    return collectives(rank, algorithm)
+        .start_reduce_scatter(next_sequence(rank), piece, counts, reduction);
+  }
+  Operation& allgather(std::size_t rank, Algorithm algorithm, const void* input, void* output,
+                       std::span<const std::size_t> bytes) {
+    return collectives(rank, algorithm).start_allgather(next_sequence(rank), input, output, bytes);
+  }
+  Operation& allgather(std::size_t rank, const void* input, void* output, std::size_t bytes) {
+    sizes_[rank].assign(sequences_.size(), bytes);
+    return allgather(rank, Algorithm::kDirect, input, output, sizes_[rank]);
+  }
+  Operation& alltoall(std::size_t rank, const void* input, void* output,
+                      std::span<const std::size_t> send_bytes,
+                      std::span<const std::size_t> receive_bytes) {
+    return collectives(rank, Algorithm::kDirect)
+        .start_alltoall(next_sequence(rank), input, output, send_bytes, receive_bytes);
+  }
+  Operation& broadcast(std::size_t rank, int root, std::span<const BroadcastPiece> pieces) {
+    return collectives(rank, Algorithm::kDirect).start_broadcast(next_sequence(rank), root, pieces);
+  }
+  Operation& broadcast(std::size_t rank, int root, const void* input, void* output,
+                       std::size_t bytes) {
+    const BroadcastPiece piece{input, output, bytes};
+    return broadcast(rank, root, {&piece, 1});
+  }
+  Operation& barrier(std::size_t rank) {
+    return collectives(rank, Algorithm::kDirect).start_barrier(next_sequence(rank));
+  }
 
   // Memory for a tensor of `rank`, at any alignment, until release().
   virtual std::byte* memory(std::size_t, std::size_t bytes) {
@@ -54,6 +89,8 @@ class CollectiveJob {
   std::vector<int> host_index_;
   ReductionOrder order_;
   std::mt19937_64 random_;
+  std::vector<std::uint32_t> sequences_;         // by rank, each used by its own thread
+  std::vector<std::vector<std::size_t>> sizes_;  // the same
   std::vector<std::unique_ptr<std::byte[]>> heap_;
 };
 
@@ -88,51 +125,40 @@ inline std::vector<std::vector<int>> layouts_for_channels(int n) {
 class ChannelJob final : public CollectiveJob {
  public:
   ChannelJob(const Road& road, const std::vector<int>& hosts, std::uint64_t seed)
-      : CollectiveJob(hosts, seed),
-        mesh_(road.make(size(), seed)),
-        sets_(hosts.size()),
-        sequences_(hosts.size(), 0xfffffff0u) {
+      : CollectiveJob(hosts, seed), mesh_(road.make(size(), seed)) {
     for (auto& row : mesh_.rows) {
       std::vector<Channel*>& channels = channels_.emplace_back();
       for (auto& channel : row) channels.push_back(channel.get());
     }
+    for (int r = 0; r < size(); ++r) {
+      const Communicator communicator{.rank = r,
+                                      .size = size(),
+                                      .channels = channels_[static_cast<std::size_t>(r)],
+                                      .order = &order()};
+      auto& of_rank = collectives_.emplace_back();
+      for (AlgorithmChoice choice :
+           {AlgorithmChoice::kOneshot, AlgorithmChoice::kDirect, AlgorithmChoice::kRing}) {
+        of_rank.push_back(std::make_unique<ChannelCollectives>(communicator, choice));
+      }
+    }
   }
 
-  Operation& allreduce(std::size_t rank, Algorithm algorithm, std::span<const Piece> pieces,
-                       DataType dtype, ReduceOp op) override {
-    return sets_[rank].start_allreduce(algorithm, communicator(rank), pieces, {dtype, op});
-  }
-  Operation& allgather(std::size_t rank, const void* input, void* output,
-                       std::size_t bytes) override {
-    return sets_[rank].start_allgather(communicator(rank), input, output, bytes);
-  }
-  Operation& broadcast(std::size_t rank, int root, const void* input, void* output,
-                       std::size_t bytes) override {
-    return sets_[rank].start_broadcast(communicator(rank), root, input, output, bytes);
-  }
-  Operation& barrier(std::size_t rank) override {
-    return sets_[rank].start_barrier(communicator(rank));
+  Collectives& collectives(std::size_t rank, Algorithm algorithm) override {
+    return *collectives_[rank][static_cast<std::size_t>(algorithm)];
   }
   void idle(std::size_t) override { mesh_.idle(); }
   // From here on the rank is dead; its own operation then is one that ends at once.
   Operation& lose(std::size_t rank) {
     for (auto& channel : mesh_.rows[rank]) channel.reset();
-    return sets_[rank].start_barrier({});
+    return dead_.start_barrier(0);
   }
 
  private:
-  Communicator communicator(std::size_t r) {
-    return {.rank = static_cast<int>(r),
-            .size = size(),
-            .channels = channels_[r],
-            .order = &order(),
-            .sequence = ++sequences_[r]};  // runs over on the way
-  }
-
   Mesh mesh_;
-  std::vector<OperationSet> sets_;
-  std::vector<std::uint32_t> sequences_;
   std::vector<std::vector<Channel*>> channels_;
+  // [rank][algorithm], over the same channels
+  std::vector<std::vector<std::unique_ptr<ChannelCollectives>>> collectives_;
+  ChannelCollectives dead_{{}, AlgorithmChoice::kAuto};
 };
 
 inline CollectiveRoad over_channels(const Road& road) {

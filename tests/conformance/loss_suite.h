@@ -17,7 +17,7 @@ TEST_P(LossSuite, ALostRankEndsTheOperationOnAllOthers) {
       if (++calls == 3) return job.lose(r);  // the last to come finds that it has died
       const Piece piece{
           .input = values[r].data(), .output = values[r].data(), .count = values[r].size()};
-      return job.allreduce(r, algorithm, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum);
+      return job.allreduce(r, algorithm, {&piece, 1}, {});
     });
     ASSERT_TRUE(statuses.has_value()) << algorithm_name(algorithm);
     int lost = 0;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "ops/window/window_operations.h"
+#include "ops/collectives.h"
 #include "tests/conformance/job.h"
 #include "transport/arena.h"
 #include "transport/inproc/inproc_window.h"
@@ -72,29 +72,19 @@ class WindowJob final : public CollectiveJob {
  public:
   WindowJob(const std::vector<int>& hosts, std::uint64_t seed, TensorsIn where, bool sleep)
       : CollectiveJob(hosts, seed),
+        map_(hosts),
         host_(size(), where != TensorsIn::kHeap),
         where_(where),
         sleep_(sleep),
         asleep_(hosts.size()) {
     for (std::size_t r = 0; r < hosts.size(); ++r) {
-      operations_.push_back(std::make_unique<WindowOperations>(
-          host_.window(r), host_.lane_offset(r), host_.arena(r)));
+      collectives_.push_back(std::make_unique<HostsCollectives>(
+          host_.window(r), host_.lane_offset(r), host_.arena(r), map_,
+          Communicator{.rank = static_cast<int>(r), .size = size()}));
     }
   }
 
-  Operation& allreduce(std::size_t rank, Algorithm, std::span<const Piece> pieces, DataType dtype,
-                       ReduceOp op) override {
-    return operations(rank).start_allreduce(order(), pieces, dtype, op);
-  }
-  Operation& allgather(std::size_t rank, const void* input, void* output,
-                       std::size_t bytes) override {
-    return operations(rank).start_allgather(input, output, bytes);
-  }
-  Operation& broadcast(std::size_t rank, int root, const void* input, void* output,
-                       std::size_t bytes) override {
-    return operations(rank).start_broadcast(root, input, output, bytes);
-  }
-  Operation& barrier(std::size_t rank) override { return operations(rank).start_barrier(); }
+  Collectives& collectives(std::size_t rank, Algorithm) override { return *collectives_[rank]; }
 
   std::byte* memory(std::size_t rank, std::size_t bytes) override {
     if (where_ == TensorsIn::kHeap || (where_ == TensorsIn::kEither && random()() % 2 == 0)) {
@@ -123,14 +113,13 @@ class WindowJob final : public CollectiveJob {
     asleep_[rank] = 0;
   }
 
-  WindowOperations& operations(std::size_t rank) { return *operations_[rank]; }
-
  private:
+  HostMap map_;
   WindowHost host_;
   TensorsIn where_;
   bool sleep_;
   std::vector<int> asleep_;  // by rank, each written by its own thread
-  std::vector<std::unique_ptr<WindowOperations>> operations_;
+  std::vector<std::unique_ptr<HostsCollectives>> collectives_;
 };
 
 inline CollectiveRoad over_windows(std::string name, TensorsIn where, bool threads) {

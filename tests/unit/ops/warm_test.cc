@@ -143,8 +143,8 @@ TEST_P(WarmHosts, CollectivesAllocateNothingTheSecondTime) {
         std::uint16_t* piece = tensors[r] + p * (count / pieces);
         list[p] = {.input = piece, .output = piece, .count = count / pieces};
       }
-      return job_.allreduce(r, Algorithm::kDirect, {list.data(), pieces}, DataType::kFloat16,
-                            ReduceOp::kSum);
+      return job_.allreduce(r, Algorithm::kDirect, {list.data(), pieces},
+                            {DataType::kFloat16, ReduceOp::kSum});
     };
   };
   const auto all = [&] {

@@ -177,7 +177,7 @@ TEST(HostsOperations, SendWhatTheHostsMustExchangeAndNoMore) {
       std::fill_n(values, bytes, std::byte{});
       const Piece piece{.input = values, .output = values, .count = kCount};
       running.push_back(
-          &job.allreduce(r, Algorithm::kDirect, {&piece, 1}, c.dtype, ReduceOp::kSum));
+          &job.allreduce(r, Algorithm::kDirect, {&piece, 1}, {c.dtype, ReduceOp::kSum}));
     }
     const std::vector<Progress> last = Host::drive(running);
     ASSERT_EQ(std::count(last.begin(), last.end(), Progress::kDone), std::ssize(last));
@@ -194,8 +194,7 @@ TEST(HostsOperations, NoPartialLeavesThatWasMadeOfMemoryGivenUp) {
     for (std::size_t r = 0; r < 3; ++r) {
       std::byte* values = job.memory(r, kCount * sizeof(float));
       const Piece piece{.input = values, .output = values, .count = kCount};
-      running.push_back(
-          &job.allreduce(r, Algorithm::kDirect, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum));
+      running.push_back(&job.allreduce(r, Algorithm::kDirect, {&piece, 1}, {}));
     }
     ASSERT_TRUE(running[0]->advance().is_ok());  // has said where its tensor lies
     if (gives_up) running[0]->cancel();
