@@ -31,7 +31,7 @@ INCLUDES = [
     (r"coordinator/", r"(base|coordinator)/"),
     (r"core/context[^/]*\.(cc|h)$", r"(base|transport|ops|coordinator|core)/"),
     (r"core/", rf"(base|ops|coordinator|core)/|{INTERFACES}$"),
-    (r"bindings_c/", r"base/|bindings_c/|kolo/(kolo\.h(pp)?|allocator\.hpp)$"
+    (r"bindings_c/", r"base/|bindings_c/|kolo/(kolo\.h|\w+\.hpp)$"
                      r"|core/(context|request)\.h$"),
     (r"launcher/",
      r"(base|launcher)/|transport/rendezvous/|transport/(handshake[^/]*|frame[^/]*|fabric)\.h$"),
