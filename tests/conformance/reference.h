@@ -3,11 +3,13 @@
 // tests of their own).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -123,10 +125,20 @@ T encode(ReduceOp op, Work<T> value, int contributors, double postscale) {
   }
 }
 
+// The contributions of ranks; of those that have joined there is none.
+template <typename T>
+using Values = std::vector<std::optional<Work<T>>>;
+
+template <typename T>
+std::optional<Work<T>> combine(ReduceOp op, std::optional<Work<T>> a, std::optional<Work<T>> b) {
+  if (!a) return b;
+  return b ? combine<T>(op, *a, *b) : a;
+}
+
 // T over values[first, first + count).
 template <typename T>
-Work<T> tree(ReduceOp op, const std::vector<Work<T>>& values, std::size_t first,
-             std::size_t count) {
+std::optional<Work<T>> tree(ReduceOp op, const Values<T>& values, std::size_t first,
+                            std::size_t count) {
   if (count == 1) return values[first];
   std::size_t left = 1;
   while (left * 2 < count) left *= 2;
@@ -136,13 +148,13 @@ Work<T> tree(ReduceOp op, const std::vector<Work<T>>& values, std::size_t first,
 
 // T over each host's ranks, then over hosts in the order of their first ranks.
 template <typename T>
-Work<T> canonical(ReduceOp op, const std::vector<Work<T>>& by_rank,
-                  const std::vector<int>& host_index) {
-  std::vector<Work<T>> of_hosts;
+std::optional<Work<T>> canonical(ReduceOp op, const Values<T>& by_rank,
+                                 const std::vector<int>& host_index) {
+  Values<T> of_hosts;
   std::vector<bool> taken(by_rank.size());
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     if (taken[r]) continue;
-    std::vector<Work<T>> of_host;
+    Values<T> of_host;
     for (std::size_t q = r; q < by_rank.size(); ++q) {
       if (host_index[q] != host_index[r]) continue;
       taken[q] = true;
@@ -153,17 +165,19 @@ Work<T> canonical(ReduceOp op, const std::vector<Work<T>>& by_rank,
   return tree<T>(op, of_hosts, 0, of_hosts.size());
 }
 
+// The balanced chunk of a tensor of `count` elements that the element is in.
+inline std::size_t balanced_chunk(std::size_t count, std::size_t chunks, std::size_t element) {
+  const std::size_t base = count / chunks;
+  const std::size_t larger = count % chunks;
+  return element < larger * (base + 1) ? element / (base + 1)
+                                       : larger + (element - larger * (base + 1)) / base;
+}
+
 // The ring's order: from the rank whose chunk the element is in, upwards.
 template <typename T>
-Work<T> around(ReduceOp op, const std::vector<Work<T>>& by_rank, std::size_t count,
-               std::size_t element) {
+std::optional<Work<T>> around(ReduceOp op, const Values<T>& by_rank, std::size_t chunk) {
   const std::size_t n = by_rank.size();
-  const std::size_t base = count / n;
-  const std::size_t larger = count % n;
-  const std::size_t chunk = element < larger * (base + 1)
-                                ? element / (base + 1)
-                                : larger + (element - larger * (base + 1)) / base;
-  Work<T> sum = by_rank[chunk];
+  std::optional<Work<T>> sum = by_rank[chunk];
   for (std::size_t i = 1; i < n; ++i) sum = combine<T>(op, sum, by_rank[(chunk + i) % n]);
   return sum;
 }
@@ -175,23 +189,37 @@ struct Allreduce {
   double postscale = 1.0;
   std::vector<int> host_index;
   bool ring = false;
+  std::vector<bool> joined = {};         // by rank; empty: none has
+  std::vector<std::size_t> chunks = {};  // elements by rank, of the ring; empty: balanced
 };
+
+// Whose chunk of the ring the element is in.
+inline std::size_t chunk_of(const Allreduce& what, std::size_t count, std::size_t element) {
+  if (what.chunks.empty()) return balanced_chunk(count, what.host_index.size(), element);
+  std::size_t chunk = 0;
+  for (std::size_t end = what.chunks[0]; element >= end; end += what.chunks[chunk]) ++chunk;
+  return chunk;
+}
 
 // inputs[rank]: bytes of the same number of elements.
 inline Bytes allreduce(const Allreduce& what, const std::vector<Bytes>& inputs) {
   Bytes result(inputs[0].size());
+  const auto joined = std::count(what.joined.begin(), what.joined.end(), true);
+  const int contributors = static_cast<int>(std::ssize(inputs) - joined);
   visit(what.dtype, [&]<typename T>(T) {
     const std::size_t count = inputs[0].size() / sizeof(T);
-    std::vector<Work<T>> values(inputs.size());
+    Values<T> values(inputs.size());
     for (std::size_t i = 0; i < count; ++i) {
       for (std::size_t r = 0; r < inputs.size(); ++r) {
+        if (joined > 0 && what.joined[r]) continue;
         T raw;
         std::memcpy(&raw, inputs[r].data() + i * sizeof(T), sizeof(T));
         values[r] = decode<T>(raw, what.prescale);
       }
-      const Work<T> sum = what.ring ? around<T>(what.op, values, count, i)
-                                    : canonical<T>(what.op, values, what.host_index);
-      const T out = encode<T>(what.op, sum, static_cast<int>(inputs.size()), what.postscale);
+      const std::optional<Work<T>> sum = what.ring
+                                             ? around<T>(what.op, values, chunk_of(what, count, i))
+                                             : canonical<T>(what.op, values, what.host_index);
+      const T out = encode<T>(what.op, *sum, contributors, what.postscale);
       std::memcpy(result.data() + i * sizeof(T), &out, sizeof(T));
     }
   });
