@@ -50,23 +50,24 @@ Operation& ChannelCollectives::start_barrier(std::uint32_t sequence) {
 
 Operation& HostsCollectives::start_allreduce(std::uint32_t sequence, std::span<const Piece> pieces,
                                              const Reduction& reduction) {
-  return operations_.start_allreduce(numbered(sequence), pieces, reduction.dtype, reduction.op);
+  return operations_.start_allreduce(numbered(sequence), pieces, reduction);
+}
+
+Operation& HostsCollectives::start_reduce_scatter(std::uint32_t sequence, const Piece& piece,
+                                                  std::span<const std::size_t> counts,
+                                                  const Reduction& reduction) {
+  return operations_.start_reduce_scatter(numbered(sequence), piece, counts, reduction);
 }
 
 Operation& HostsCollectives::start_allgather(std::uint32_t sequence, const void* input,
                                              void* output, std::span<const std::size_t> bytes) {
-  return operations_.start_allgather(numbered(sequence), input, output, bytes.front());
+  return operations_.start_allgather(numbered(sequence), input, output, bytes);
 }
 
-Operation& HostsCollectives::start_reduce_scatter(std::uint32_t, const Piece&,
-                                                  std::span<const std::size_t>, const Reduction&) {
-  KOLO_CHECK(false);
-}
-
-Operation& HostsCollectives::start_alltoall(std::uint32_t, const void*, void*,
-                                            std::span<const std::size_t>,
-                                            std::span<const std::size_t>) {
-  KOLO_CHECK(false);
+Operation& HostsCollectives::start_alltoall(std::uint32_t sequence, const void* input, void* output,
+                                            std::span<const std::size_t> send_bytes,
+                                            std::span<const std::size_t> receive_bytes) {
+  return operations_.start_alltoall(numbered(sequence), input, output, send_bytes, receive_bytes);
 }
 
 Operation& HostsCollectives::start_broadcast(std::uint32_t sequence, int root,

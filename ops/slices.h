@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
+#include <vector>
 
 namespace kolo::internal {
 
@@ -12,6 +14,23 @@ struct Range {
   [[nodiscard]] constexpr std::size_t end() const { return begin + count; }
   bool operator==(const Range&) const = default;
 };
+
+// One rank's bytes in a tensor that holds those of several.
+struct Block {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  [[nodiscard]] constexpr std::size_t end() const { return offset + bytes; }
+};
+
+// bytes[r] of each rank, close together in rank order.
+inline void lay_out(std::span<const std::size_t> bytes, std::vector<Block>& blocks) {
+  blocks.clear();
+  std::size_t offset = 0;
+  for (std::size_t of_rank : bytes) {
+    blocks.push_back({offset, of_rank});
+    offset += of_rank;
+  }
+}
 
 // Slice `index` of `elements` over `parts`: contiguous, sizes differ by at most one, larger first.
 constexpr Range balanced_slice(std::size_t elements, std::size_t parts, std::size_t index) {

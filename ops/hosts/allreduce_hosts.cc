@@ -20,7 +20,7 @@ std::size_t whole_lines(std::size_t bytes) {
 }  // namespace
 
 void AllreduceHosts::start(const Communicator& communicator, const HostsView& view,
-                           std::span<const Piece> pieces, DataType dtype, ReduceOp op,
+                           std::span<const Piece> pieces, const Reduction& reduction,
                            std::optional<std::size_t> input_place) {
   begin(communicator);
   view_ = view;
@@ -30,7 +30,7 @@ void AllreduceHosts::start(const Communicator& communicator, const HostsView& vi
   KOLO_CHECK(view.map->size() == size() && hosts_ > 1);
   KOLO_CHECK(lane_->size() == view.map->local_size(host_) &&
              lane_->rank() == view.map->local(rank()));
-  group_.start(pieces, {dtype, op}, *view.local, TensorGroup::Layout::kWhole,
+  group_.start(pieces, reduction, *view.local, TensorGroup::Layout::kWhole,
                TensorGroup::Fusion::kParts);
   group_.compose(*view.across, size());
   tile_elements_ = WindowLane::kTileBytes / element();
@@ -41,18 +41,18 @@ void AllreduceHosts::start(const Communicator& communicator, const HostsView& vi
   small_ = group_.elements() * element() <= kSmallSentBytes / static_cast<std::size_t>(hosts_ - 1);
   input_place_ = input_place;
   whole_input_ = pieces.size() == 1 && (alone() || input_place);
-  input_places_.resize(static_cast<std::size_t>(lane_->size()));
+  peers_.reset(*lane_);
   partials_.resize(static_cast<std::size_t>(hosts_));
   for (int h = 0; h < hosts_; ++h) {
     partials_[static_cast<std::size_t>(h)] = view.map->local_size(h) > 1 ? 1 : 0;
   }
   inputs_.resize(static_cast<std::size_t>(std::max(hosts_, lane_->size())));
   reset_exchanges();
-  met_ = 0;
-  entered_ = read_arenas_ = false;
+  entered_ = false;
   packed_ = whole_input_ ? tiles_ : 0;
   begun_ = reduced_ = combined_ = whole_ = pulled_ = 0;
-  first_tile_ = lane_->begin(tiles_);
+  first_tile_ = lane_->begin();
+  lane_->use(tiles_);
 }
 
 // The largest tile, slice and share are the first.
@@ -129,11 +129,8 @@ std::size_t AllreduceHosts::partial_bytes(int host) const {
 
 const std::byte* AllreduceHosts::tile_of(int local, std::uint64_t tile, Range range) const {
   if (local == lane_->rank() && whole_input_) return group_.input(range.begin);
-  const auto& place = input_places_[static_cast<std::size_t>(local)];
-  if (place) {
-    return lane_->memory(local, *place + range.begin * element(), range.count * element());
-  }
-  return lane_->tile(local, number(tile)) + (range.begin - tile_range(tile).begin) * element();
+  return peers_.input(local, range.begin * element(), range.count * element(), number(tile),
+                      (range.begin - tile_range(tile).begin) * element());
 }
 
 std::byte* AllreduceHosts::result(std::uint64_t tile, Range range) const {
@@ -151,16 +148,6 @@ bool AllreduceHosts::enter() {
   lane_->enter({.input = input_place_, .output = {}});
   entered_ = true;
   return true;
-}
-
-// Whether all ranks of this host have entered; learns where their tensors lie.
-bool AllreduceHosts::meet() {
-  for (; met_ < lane_->size() && lane_->entered(met_); ++met_) {
-    const auto place = lane_->places(met_).input;
-    input_places_[static_cast<std::size_t>(met_)] = place;
-    read_arenas_ = read_arenas_ || (met_ != lane_->rank() && place);
-  }
-  return met_ == lane_->size();
 }
 
 bool AllreduceHosts::begin_tiles() {
@@ -198,23 +185,18 @@ bool AllreduceHosts::pack_tile() {
 }
 
 bool AllreduceHosts::reduce_local() {
-  if (reduced_ == std::min(begun_, packed_) || !meet() || !arenas_stand()) return false;
-  for (int local = 0; local < lane_->size(); ++local) {
-    if (!input_places_[static_cast<std::size_t>(local)] && local != lane_->rank() &&
-        !lane_->reached(WindowLane::kPacked, local, number(reduced_) + 1)) {
-      return false;
-    }
+  if (reduced_ == std::min(begun_, packed_) || !peers_.meet() || !peers_.stand() ||
+      !peers_.tiles_are_here(number(reduced_))) {
+    return false;
   }
   for (std::size_t place = 0; place < owned_ && !alone(); ++place) reduce_slice(reduced_, place);
-  if (!arenas_stand()) return false;
+  // Other hosts cannot see that a rank of this one has given up and changed what was being read: no
+  // partial leaves that was made of such memory.
+  if (!peers_.stand()) return false;
   for (std::size_t place = 0; place < owned_; ++place) send_parts(reduced_, place);
   ++reduced_;
   return true;
 }
-
-// Other hosts cannot see that a rank of this one has given up and changed what was being read: no
-// partial leaves that was made of such memory.
-bool AllreduceHosts::arenas_stand() const { return !read_arenas_ || lane_->nobody_gave_up(); }
 
 void AllreduceHosts::reduce_slice(std::uint64_t tile, std::size_t place) {
   const Range whole = slice(tile, slice_index(place));

@@ -31,7 +31,7 @@
 #include "ops/channel_operation.h"
 #include "ops/host_map.h"
 #include "ops/tensor_group.h"
-#include "ops/window/lane.h"
+#include "ops/window/peer_tensors.h"
 
 namespace kolo::internal {
 
@@ -47,7 +47,7 @@ class AllreduceHosts final : public ChannelOperation {
  public:
   // `input_place`: of a lone tensor in the arena. At least two hosts.
   void start(const Communicator& communicator, const HostsView& view, std::span<const Piece> pieces,
-             DataType dtype, ReduceOp op, std::optional<std::size_t> input_place);
+             const Reduction& reduction, std::optional<std::size_t> input_place);
 
  private:
   // The transfers of one own slice of a tile under way with one other host.
@@ -59,14 +59,12 @@ class AllreduceHosts final : public ChannelOperation {
   void abandoned() override;
   void reset_exchanges();
   bool enter();
-  bool meet();
   bool begin_tiles();
   void post_receives(std::uint64_t tile, std::size_t place);
   bool pack_tile();
   bool reduce_local();
   void reduce_slice(std::uint64_t tile, std::size_t place);
   void send_parts(std::uint64_t tile, std::size_t place);
-  [[nodiscard]] bool arenas_stand() const;
   bool combine_next();
   bool publish_results();
   bool pull();
@@ -98,8 +96,8 @@ class AllreduceHosts final : public ChannelOperation {
   bool small_ = false;
   bool whole_input_ = false;  // this rank's own tensor is read where it lies, by itself only
   std::optional<std::size_t> input_place_;
-  std::vector<std::optional<std::size_t>> input_places_;  // by local rank; of those below met_
-  std::vector<unsigned char> partials_;                   // by host
+  PeerTensors peers_;                    // of this host
+  std::vector<unsigned char> partials_;  // by host
   std::vector<const std::byte*> inputs_;
   std::vector<Exchange> exchanges_;  // [tiles under way][own slices][hosts]
   Staging staging_;
@@ -109,9 +107,7 @@ class AllreduceHosts final : public ChannelOperation {
   std::size_t tile_elements_ = 0;
   std::uint64_t tiles_ = 0;
   std::uint64_t first_tile_ = 0;
-  int met_ = 0;
   bool entered_ = false;
-  bool read_arenas_ = false;
   std::uint64_t begun_ = 0;  // tiles whose receives are posted
   std::uint64_t packed_ = 0;
   std::uint64_t reduced_ = 0;   // tiles whose own slices are partials, and sent

@@ -3,6 +3,7 @@
 #include <new>
 #include <optional>
 
+#include "base/check.h"
 #include "ops/hosts/allreduce_hosts.h"
 #include "ops/hosts/staged.h"
 
@@ -15,6 +16,8 @@ struct HostsOperations::Members {
         across_order(ReductionOrder::single_host(the_map.hosts())),
         local(of_host),
         view{.map = &map, .local = &local_order, .across = &across_order, .lane = &of_host.lane()} {
+    blocks.reserve(static_cast<std::size_t>(map.size()));
+    send_blocks.reserve(static_cast<std::size_t>(map.size()));
   }
 
   // Starts an operation; on a lane that was given up, or without memory, it fails as an operation.
@@ -40,6 +43,9 @@ struct HostsOperations::Members {
   const ReductionOrder across_order;
   WindowOperations& local;
   const HostsView view;
+  // Of all ranks, on one host.
+  std::vector<Block> blocks;
+  std::vector<Block> send_blocks;
   AllreduceHosts allreduce;
   HostsBroadcast broadcast;
   HostsAllgather allgather;
@@ -51,25 +57,49 @@ HostsOperations::HostsOperations(WindowOperations& local, const HostMap& map, in
 HostsOperations::~HostsOperations() = default;
 
 Operation& HostsOperations::start_allreduce(const Communicator& communicator,
-                                            std::span<const Piece> pieces, DataType dtype,
-                                            ReduceOp op) {
+                                            std::span<const Piece> pieces,
+                                            const Reduction& reduction) {
   Members& m = *members_;
-  if (m.map.hosts() == 1) return m.local.start_allreduce(m.local_order, pieces, dtype, op);
+  if (m.map.hosts() == 1) return m.local.start_allreduce(m.local_order, pieces, reduction);
   std::optional<std::size_t> place;
   if (pieces.size() == 1) {
-    place = m.local.place(pieces[0].input, pieces[0].count * element_bytes(dtype));
+    place = m.local.place(pieces[0].input, pieces[0].count * element_bytes(reduction.dtype));
   }
   return m.start(m.allreduce,
-                 [&] { m.allreduce.start(communicator, m.view, pieces, dtype, op, place); });
+                 [&] { m.allreduce.start(communicator, m.view, pieces, reduction, place); });
+}
+
+Operation& HostsOperations::start_reduce_scatter(const Communicator&, const Piece& piece,
+                                                 std::span<const std::size_t> counts,
+                                                 const Reduction& reduction) {
+  Members& m = *members_;
+  if (m.map.hosts() == 1) {
+    return m.local.start_reduce_scatter(m.local_order, piece, counts, reduction);
+  }
+  KOLO_CHECK(false);
 }
 
 Operation& HostsOperations::start_allgather(const Communicator& communicator, const void* input,
-                                            void* output, std::size_t input_bytes) {
+                                            void* output, std::span<const std::size_t> bytes) {
   Members& m = *members_;
-  if (m.map.hosts() == 1) return m.local.start_allgather(input, output, input_bytes);
-  return m.start(m.allgather, [&] {
-    m.allgather.start(communicator, m.view, m.local, input, output, input_bytes);
-  });
+  if (m.map.hosts() == 1) {
+    lay_out(bytes, m.blocks);
+    return m.local.start_allgather(input, output, m.blocks);
+  }
+  return m.start(m.allgather,
+                 [&] { m.allgather.start(communicator, m.view, m.local, input, output, bytes); });
+}
+
+Operation& HostsOperations::start_alltoall(const Communicator&, const void* input, void* output,
+                                           std::span<const std::size_t> send_bytes,
+                                           std::span<const std::size_t> receive_bytes) {
+  Members& m = *members_;
+  if (m.map.hosts() == 1) {
+    lay_out(send_bytes, m.send_blocks);
+    lay_out(receive_bytes, m.blocks);
+    return m.local.start_alltoall(input, output, m.send_blocks, m.blocks);
+  }
+  KOLO_CHECK(false);
 }
 
 Operation& HostsOperations::start_broadcast(const Communicator& communicator, int root,

@@ -29,10 +29,15 @@ class HostsOperations {
 
   // communicator.order is not needed: the order is the map's. `pieces` is copied.
   Operation& start_allreduce(const Communicator& communicator, std::span<const Piece> pieces,
-                             DataType dtype, ReduceOp op);
-  // As in OperationSet.
+                             const Reduction& reduction);
+  // These as in Collectives; spans are copied.
+  Operation& start_reduce_scatter(const Communicator& communicator, const Piece& piece,
+                                  std::span<const std::size_t> counts, const Reduction& reduction);
   Operation& start_allgather(const Communicator& communicator, const void* input, void* output,
-                             std::size_t input_bytes);
+                             std::span<const std::size_t> bytes);
+  Operation& start_alltoall(const Communicator& communicator, const void* input, void* output,
+                            std::span<const std::size_t> send_bytes,
+                            std::span<const std::size_t> receive_bytes);
   Operation& start_broadcast(const Communicator& communicator, int root, const void* input,
                              void* output, std::size_t bytes);
   Operation& start_barrier(const Communicator& communicator);

@@ -104,58 +104,60 @@ Operation* HostsBarrier::next(int stage) {
 
 void HostsAllgather::start(const Communicator& communicator, const HostsView& view,
                            WindowOperations& local, const void* input, void* output,
-                           std::size_t bytes) {
+                           std::span<const std::size_t> bytes) {
   begin(communicator, view, local);
+  KOLO_CHECK(bytes.size() == static_cast<std::size_t>(map().size()));
   input_ = input;
   output_ = static_cast<std::byte*>(output);
-  bytes_ = bytes;
+  lay_out(bytes, blocks_);
+  ours_.clear();
   runs_.clear();
+  for (int rank : map().ranks(host())) ours_.push_back(blocks_[static_cast<std::size_t>(rank)]);
   for (int h = 0; h < map().hosts(); ++h) {
     if (h == host()) continue;
     const int keeper = map().local(map().owner(host(), h));
     const std::size_t before = runs_.size();
     for (int rank : map().ranks(h)) {
-      if (runs_.size() == before || runs_.back().first + runs_.back().count != rank) {
-        runs_.push_back({.first = rank, .count = 0, .keeper = keeper});
+      const Block& block = blocks_[static_cast<std::size_t>(rank)];
+      if (runs_.size() == before || runs_.back().block.end() != block.offset) {
+        runs_.push_back({.block = {block.offset, 0}, .keeper = keeper});
       }
-      ++runs_.back().count;
+      runs_.back().block.bytes += block.bytes;
     }
   }
 }
 
 Operation* HostsAllgather::next(int stage) {
-  if (stage == 0) {
-    return &local().start_allgather(input_, output_, bytes_, map().ranks(host()));
-  }
+  if (stage == 0) return &local().start_allgather(input_, output_, ours_);
   if (stage == 1) {
-    exchange_.start(communicator(), map(), output_, bytes_);
+    exchange_.start(communicator(), map(), output_, blocks_);
     return &exchange_;
   }
   const auto next = static_cast<std::size_t>(stage - 2);
-  if (next == runs_.size()) return nullptr;
+  if (next >= runs_.size()) return nullptr;
   const Run& run = runs_[next];
-  std::byte* part = output_ + static_cast<std::size_t>(run.first) * bytes_;
-  return &local().start_broadcast(run.keeper, part, part,
-                                  static_cast<std::size_t>(run.count) * bytes_);
+  std::byte* part = output_ + run.block.offset;
+  return &local().start_broadcast(run.keeper, part, part, run.block.bytes);
 }
 
 void HostsAllgather::Exchange::start(const Communicator& of, const HostMap& map, std::byte* output,
-                                     std::size_t bytes) {
+                                     std::span<const Block> blocks) {
   begin(of);
   const int host = map.host(rank());
   const auto ours = map.ranks(host);
-  const auto part = [&](int of_rank) { return output + static_cast<std::size_t>(of_rank) * bytes; };
+  const auto block = [&](int of_rank) { return blocks[static_cast<std::size_t>(of_rank)]; };
   transfers_.assign(2 * static_cast<std::size_t>(size()) * ours.size(), Transfer{.done = true});
   std::size_t used = 0;
   for (int h = 0; h < map.hosts(); ++h) {
     if (h == host || map.owner(host, h) != rank()) continue;
     const int peer = map.owner(h, host);
     for (int theirs : map.ranks(h)) {
-      post_receive(peer, transfers_[used++], 0, static_cast<std::size_t>(theirs), part(theirs),
-                   bytes);
+      post_receive(peer, transfers_[used++], 0, static_cast<std::size_t>(theirs),
+                   output + block(theirs).offset, block(theirs).bytes);
     }
     for (int own : ours) {
-      post_send(peer, transfers_[used++], 0, static_cast<std::size_t>(own), part(own), bytes);
+      post_send(peer, transfers_[used++], 0, static_cast<std::size_t>(own),
+                output + block(own).offset, block(own).bytes);
     }
   }
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "ops/barrier.h"
@@ -83,33 +84,33 @@ class HostsBarrier final : public StagedOperation {
 class HostsAllgather final : public StagedOperation {
  public:
   void start(const Communicator& communicator, const HostsView& view, WindowOperations& local,
-             const void* input, void* output, std::size_t bytes);
+             const void* input, void* output, std::span<const std::size_t> bytes);
 
  private:
   // Exchanges the parts of this rank's host with those of the hosts that are its business.
   class Exchange final : public ChannelOperation {
    public:
     void start(const Communicator& communicator, const HostMap& map, std::byte* output,
-               std::size_t bytes);
+               std::span<const Block> blocks);
 
    private:
     bool step() override;
     std::vector<Transfer> transfers_;
   };
-  // Ranks of one host that follow one another: their parts lie together.
+  // Of one host's ranks that follow one another: their parts lie together.
   struct Run {
-    int first = 0;
-    int count = 0;
+    Block block;
     int keeper = 0;  // local rank that has them
   };
 
   Operation* next(int stage) override;
 
   Exchange exchange_;
-  std::vector<Run> runs_;  // of the other hosts
+  std::vector<Run> runs_;      // of the other hosts
+  std::vector<Block> blocks_;  // by rank
+  std::vector<Block> ours_;    // by local rank
   const void* input_ = nullptr;
   std::byte* output_ = nullptr;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace kolo::internal

@@ -66,11 +66,9 @@ std::size_t WindowLane::result_offset(std::uint64_t number) const {
   return tile_offset(number) + static_cast<std::size_t>(kTiles) * kTileBytes;
 }
 
-std::uint64_t WindowLane::begin(std::uint64_t tiles) {
+std::uint64_t WindowLane::begin() {
   ++operation_;
-  const std::uint64_t first = next_tile_;
-  next_tile_ += tiles;
-  return first;
+  return next_tile_;
 }
 
 bool WindowLane::peer_entered(int peer, std::uint64_t operations) {

@@ -64,8 +64,10 @@ class WindowLane {
   [[nodiscard]] int rank() const { return window_.rank(); }
   [[nodiscard]] int size() const { return window_.size(); }
 
-  // The next operation, which uses that many tiles. Returns the number of the first.
-  std::uint64_t begin(std::uint64_t tiles);
+  // The next operation. Returns the number of its first tile.
+  std::uint64_t begin();
+  // It uses so many tiles (more): said before any of them is used, and before it ends.
+  void use(std::uint64_t tiles) { next_tile_ += tiles; }
   // Whether this rank may write its mail and staging.
   [[nodiscard]] bool may_enter();
   // `bytes` of the staging hold this rank's contribution.

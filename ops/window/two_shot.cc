@@ -5,18 +5,16 @@
 namespace kolo::internal {
 
 void WindowTwoShot::start(WindowLane& lane, const ReductionOrder& order,
-                          std::span<const Piece> pieces, DataType dtype, ReduceOp op,
+                          std::span<const Piece> pieces, const Reduction& reduction,
                           const WindowLane::Places& places) {
-  group_.start(pieces, {dtype, op}, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
+  group_.start(pieces, reduction, order, TensorGroup::Layout::kWhole, TensorGroup::Fusion::kParts);
   tile_elements_ = WindowLane::kTileBytes / group_.element_size();
   tiles_ = segment_count(group_.elements(), tile_elements_);
   begin(lane, tiles_);
   KOLO_CHECK(order.size() == size());
   places_ = places;
-  of_peers_.resize(static_cast<std::size_t>(size()));
+  peers_.reset(lane);
   inputs_.resize(static_cast<std::size_t>(size()));
-  met_ = 0;
-  read_arenas_ = false;
   packed_ = places.input ? tiles_ : 0;
   taken_ = 0;
   pulled_ = 0;
@@ -27,45 +25,27 @@ Range WindowTwoShot::tile_range(std::uint64_t tile) const {
 }
 
 Range WindowTwoShot::share(std::uint64_t tile, int owner) const {
-  return line_slice(tile_range(tile), kCacheLineBytes / group_.element_size(), of_peers_.size(),
-                    static_cast<std::size_t>(owner));
+  return line_slice(tile_range(tile), kCacheLineBytes / group_.element_size(),
+                    static_cast<std::size_t>(size()), static_cast<std::size_t>(owner));
 }
 
 std::size_t WindowTwoShot::offset_in(std::uint64_t tile, Range range) const {
   return (range.begin - tile_range(tile).begin) * group_.element_size();
 }
 
-// Whether all have entered; learns what they have posted.
-bool WindowTwoShot::meet() {
-  for (; met_ < size() && lane().entered(met_); ++met_) {
-    const WindowLane::Places places = lane().places(met_);
-    of_peers_[static_cast<std::size_t>(met_)] = places;
-    read_arenas_ = read_arenas_ || (met_ != rank() && (places.input || places.output));
-  }
-  return met_ == size();
-}
-
-bool WindowTwoShot::tile_is_here(int peer, std::uint64_t tile) {
-  return of_peers_[static_cast<std::size_t>(peer)].input.has_value() ||
-         lane().reached(WindowLane::kPacked, peer, number(tile) + 1);
-}
-
 bool WindowTwoShot::take() {
   if (taken_ == tiles_ || taken_ == packed_) return false;
   if (!places_.output && !lane().free(WindowLane::kPulled, number(taken_))) return false;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (!tile_is_here(peer, taken_)) return false;
-  }
+  if (!peers_.tiles_are_here(number(taken_))) return false;
   const Range range = share(taken_, rank());
   const std::size_t offset = offset_in(taken_, range);
+  const std::size_t element = group_.element_size();
   for (int peer = 0; peer < size(); ++peer) {
-    const auto& place = of_peers_[static_cast<std::size_t>(peer)].input;
     const bool where_it_lies = peer == rank() && !group_.fused();
     inputs_[static_cast<std::size_t>(peer)] =
         where_it_lies ? group_.input(range.begin)
-        : place       ? lane().memory(peer, *place + range.begin * group_.element_size(),
-                                      range.count * group_.element_size())
-                      : lane().tile(peer, number(taken_)) + offset;
+                      : peers_.input(peer, range.begin * element, range.count * element,
+                                     number(taken_), offset);
   }
   if (places_.output) {
     group_.reduce(range, inputs_, group_.output(range.begin));
@@ -85,7 +65,7 @@ bool WindowTwoShot::pull() {
   for (int i = 1; i < size(); ++i) {  // each rank begins with another
     const int peer = (rank() + i) % size();
     const Range range = share(pulled_, peer);
-    const auto& place = of_peers_[static_cast<std::size_t>(peer)].output;
+    const auto& place = peers_.places(peer).output;
     lane().unpack(group_, range,
                   place ? lane().memory(peer, *place + range.begin * group_.element_size(),
                                         range.count * group_.element_size())
@@ -116,11 +96,11 @@ void WindowTwoShot::pack(Range range) {
 
 bool WindowTwoShot::step() {
   // What others have reduced is pulled while it is still in a cache.
-  const bool moved = (meet() && (pull() || take())) || pack_tile();
+  const bool moved = (peers_.meet() && (pull() || take())) || pack_tile();
   const bool read_by_others = places_.input || places_.output;
   if (pulled_ == tiles_ &&
       (!read_by_others || lane().all_reached(WindowLane::kPulled, number(tiles_))) &&
-      (!read_arenas_ || lane().nobody_gave_up())) {
+      peers_.stand()) {
     complete();
   }
   return moved;

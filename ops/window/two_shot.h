@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/window/peer_tensors.h"
 #include "ops/window/window_operation.h"
 
 namespace kolo::internal {
@@ -34,17 +35,15 @@ class WindowTwoShot final : public WindowOperation {
  public:
   // `places`: of a lone tensor in the arena.
   void start(WindowLane& lane, const ReductionOrder& order, std::span<const Piece> pieces,
-             DataType dtype, ReduceOp op, const WindowLane::Places& places);
+             const Reduction& reduction, const WindowLane::Places& places);
 
  private:
   WindowLane::Places enter() override { return places_; }
   bool step() override;
-  bool meet();
   bool take();
   bool pull();
   bool pack_tile();
   void pack(Range range);
-  [[nodiscard]] bool tile_is_here(int peer, std::uint64_t tile);
   [[nodiscard]] Range tile_range(std::uint64_t tile) const;
   [[nodiscard]] Range share(std::uint64_t tile, int owner) const;
   // How far into the tile's memory in a ring `range` begins, in bytes.
@@ -52,12 +51,10 @@ class WindowTwoShot final : public WindowOperation {
 
   TensorGroup group_;
   WindowLane::Places places_;
-  std::vector<WindowLane::Places> of_peers_;  // of those below met_
+  PeerTensors peers_;
   std::vector<const std::byte*> inputs_;
   std::size_t tile_elements_ = 0;
   std::uint64_t tiles_ = 0;
-  int met_ = 0;               // ranks whose places are known
-  bool read_arenas_ = false;  // of others
   std::uint64_t packed_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t pulled_ = 0;

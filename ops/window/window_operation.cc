@@ -10,7 +10,8 @@ namespace kolo::internal {
 void WindowOperation::begin(WindowLane& lane, std::uint64_t tiles) {
   KOLO_CHECK(done_ || !failure_.is_ok());
   lane_ = &lane;
-  first_tile_ = lane.begin(tiles);
+  first_tile_ = lane.begin();
+  lane.use(tiles);
   failure_ = Status::ok();
   entered_ = false;
   done_ = false;

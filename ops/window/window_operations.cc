@@ -1,9 +1,13 @@
 #include "ops/window/window_operations.h"
 
+#include <algorithm>
 #include <new>
+#include <numeric>
 
+#include "ops/window/alltoall.h"
+#include "ops/window/gather.h"
 #include "ops/window/oneshot.h"
-#include "ops/window/pull.h"
+#include "ops/window/reduce_scatter.h"
 #include "ops/window/two_shot.h"
 
 namespace kolo::internal {
@@ -34,7 +38,7 @@ class Nothing final : public Operation {
 
 struct WindowOperations::Members {
   Members(Window& window, std::size_t offset, const Arena* the_arena)
-      : lane(window, offset), arena(the_arena) {}
+      : lane(window, offset), arena(the_arena), of_root(static_cast<std::size_t>(window.size())) {}
 
   [[nodiscard]] std::optional<std::size_t> place(const void* memory, std::size_t bytes) const {
     if (arena == nullptr || bytes <= WindowLane::kOneshotBytes) return std::nullopt;
@@ -63,9 +67,12 @@ struct WindowOperations::Members {
   const Arena* arena;
   WindowOneshot oneshot;
   WindowTwoShot two_shot;
-  WindowPull pull;
+  WindowReduceScatter reduce_scatter;
+  WindowGather gather;
+  WindowAlltoall alltoall;
   WindowBarrier barrier;
   Nothing nothing;
+  std::vector<Block> of_root;  // what a broadcast gathers
 };
 
 WindowOperations::WindowOperations(Window& window, std::size_t offset, const Arena* arena)
@@ -73,26 +80,57 @@ WindowOperations::WindowOperations(Window& window, std::size_t offset, const Are
 WindowOperations::~WindowOperations() = default;
 
 Operation& WindowOperations::start_allreduce(const ReductionOrder& order,
-                                             std::span<const Piece> pieces, DataType dtype,
-                                             ReduceOp op) {
+                                             std::span<const Piece> pieces,
+                                             const Reduction& reduction) {
   std::size_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.count * element_bytes(dtype);
+  for (const Piece& piece : pieces) bytes += piece.count * element_bytes(reduction.dtype);
   Members& m = *members_;
   if (bytes == 0) return m.nothing;
-  if (bytes <= WindowLane::kOneshotBytes) return m.start(m.oneshot, order, pieces, dtype, op);
+  if (bytes <= WindowLane::kOneshotBytes) return m.start(m.oneshot, order, pieces, reduction);
   WindowLane::Places places;
   if (pieces.size() == 1) {
     places = {.input = m.place(pieces[0].input, bytes), .output = m.place(pieces[0].output, bytes)};
   }
-  return m.start(m.two_shot, order, pieces, dtype, op, places);
+  return m.start(m.two_shot, order, pieces, reduction, places);
+}
+
+Operation& WindowOperations::start_reduce_scatter(const ReductionOrder& order, const Piece& piece,
+                                                  std::span<const std::size_t> counts,
+                                                  const Reduction& reduction) {
+  const std::size_t bytes = piece.count * element_bytes(reduction.dtype);
+  Members& m = *members_;
+  if (bytes == 0) return m.nothing;
+  if (bytes > WindowLane::kOneshotBytes) {
+    return m.start(m.reduce_scatter, order, piece, counts, reduction, m.place(piece.input, bytes));
+  }
+  const auto own = counts.begin() + m.lane.rank();
+  const Range block{.begin = std::accumulate(counts.begin(), own, std::size_t{0}), .count = *own};
+  return m.start(m.oneshot, order, piece, reduction, block);
 }
 
 Operation& WindowOperations::start_allgather(const void* input, void* output,
-                                             std::size_t input_bytes, std::span<const int> places) {
+                                             std::span<const Block> from) {
   Members& m = *members_;
-  if (input_bytes == 0) return m.nothing;
-  return m.start(m.pull, std::optional<int>(), input, output, input_bytes,
-                 m.place(input, input_bytes), places);
+  if (std::all_of(from.begin(), from.end(), [](const Block& b) { return b.bytes == 0; })) {
+    return m.nothing;
+  }
+  const std::size_t own = from[static_cast<std::size_t>(m.lane.rank())].bytes;
+  return m.start(m.gather, input, output, from, m.place(input, own));
+}
+
+Operation& WindowOperations::start_alltoall(const void* input, void* output,
+                                            std::span<const Block> to,
+                                            std::span<const Block> from) {
+  Members& m = *members_;
+  std::size_t end = 0;
+  std::size_t largest = 0;  // that others read
+  for (std::size_t r = 0; r < to.size(); ++r) {
+    end = std::max(end, to[r].offset + to[r].bytes);
+    if (r != static_cast<std::size_t>(m.lane.rank())) largest = std::max(largest, to[r].bytes);
+  }
+  std::optional<std::size_t> place;
+  if (!WindowAlltoall::is_little(largest, m.lane.size())) place = m.place(input, end);
+  return m.start(m.alltoall, input, output, to, from, place);
 }
 
 Operation& WindowOperations::start_broadcast(int root, const void* input, void* output,
@@ -101,7 +139,9 @@ Operation& WindowOperations::start_broadcast(int root, const void* input, void* 
   if (bytes == 0) return m.nothing;
   std::optional<std::size_t> place;
   if (root == m.lane.rank()) place = m.place(input, bytes);
-  return m.start(m.pull, std::optional<int>(root), input, output, bytes, place);
+  m.of_root.assign(static_cast<std::size_t>(m.lane.size()), {});
+  m.of_root[static_cast<std::size_t>(root)].bytes = bytes;
+  return m.start(m.gather, input, output, std::span<const Block>(m.of_root), place);
 }
 
 Operation& WindowOperations::start_barrier() { return members_->start(members_->barrier); }

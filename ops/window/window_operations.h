@@ -16,6 +16,7 @@
 #include "base/types.h"
 #include "ops/operation.h"
 #include "ops/reduction_order.h"
+#include "ops/slices.h"
 #include "ops/window/lane.h"
 #include "transport/arena.h"
 
@@ -30,11 +31,17 @@ class WindowOperations {
 
   // `order` of the window's ranks; it must outlive the operation. `pieces` is copied.
   Operation& start_allreduce(const ReductionOrder& order, std::span<const Piece> pieces,
-                             DataType dtype, ReduceOp op);
-  // output: [size * input_bytes]; input may be output + rank * input_bytes (in place). With
-  // `places`, what comes from rank r goes to output + places[r] * input_bytes instead.
-  Operation& start_allgather(const void* input, void* output, std::size_t input_bytes,
-                             std::span<const int> places = {});
+                             const Reduction& reduction);
+  // `piece`: the whole input, and as output this rank's block of counts[rank] elements, which may
+  // be that block of the input.
+  Operation& start_reduce_scatter(const ReductionOrder& order, const Piece& piece,
+                                  std::span<const std::size_t> counts, const Reduction& reduction);
+  // from[r]: how much comes from rank r, and where in the output it goes; the input may be this
+  // rank's place there. Spans are copied.
+  Operation& start_allgather(const void* input, void* output, std::span<const Block> from);
+  // to[r]: what of the input goes to rank r; from[s]: where in the output it comes from rank s.
+  Operation& start_alltoall(const void* input, void* output, std::span<const Block> to,
+                            std::span<const Block> from);
   // input counts on the root only; output everywhere (at the root it may equal input).
   Operation& start_broadcast(int root, const void* input, void* output, std::size_t bytes);
   Operation& start_barrier();

@@ -46,7 +46,7 @@ const std::vector<Progress> kBothDone = {Progress::kDone, Progress::kDone};
 Operation& sum(WindowOperations& operations, const ReductionOrder& order, float* values,
                std::size_t count) {
   const Piece piece{.input = values, .output = values, .count = count};
-  return operations.start_allreduce(order, {&piece, 1}, DataType::kFloat32, ReduceOp::kSum);
+  return operations.start_allreduce(order, {&piece, 1}, Reduction{});
 }
 
 // Of a lone tensor everything but this rank's own share is packed.
