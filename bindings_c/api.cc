@@ -1,5 +1,6 @@
-// The C boundary: every exported function, and nothing else of kolo is exported. What is done here
-// is checking and translating arguments; see handles.h for how calls and errors pass.
+// The C boundary: with api_collectives.cc every exported function, and nothing else of kolo is
+// exported. What is done here is checking and translating arguments; see handles.h for how calls
+// and errors pass.
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <memory>
@@ -7,27 +8,26 @@
 #include <vector>
 
 #include "bindings_c/handles.h"
-#include "bindings_c/options.h"
+#include "bindings_c/requests.h"
 #include "core/context.h"
 #include "kolo/kolo.h"
 
-using kolo::internal::apply_options;
-using kolo::internal::check_struct_size;
 using kolo::internal::close_shell;
 using kolo::internal::Config;
 using kolo::internal::Context;
 using kolo::internal::guarded;
+using kolo::internal::id_of;
 using kolo::internal::invalid_argument;
+using kolo::internal::is_kept;
+using kolo::internal::is_persistent;
 using kolo::internal::Logger;
 using kolo::internal::LogLevel;
 using kolo::internal::Nanos;
-using kolo::internal::OpKind;
 using kolo::internal::RequestId;
 using kolo::internal::reserve_shell;
 using kolo::internal::Result;
 using kolo::internal::Status;
 using kolo::internal::StatusCode;
-using kolo::internal::Submission;
 using kolo::internal::thread_texts;
 using kolo::internal::with_context;
 
@@ -38,9 +38,6 @@ struct kolo_config {
 };
 
 namespace {
-
-// Marks a request as persistent; core's ids stay below it.
-constexpr kolo_request kPersistentBit = kolo_request{1} << 63;
 
 // ---- Contexts ---------------------------------------------------------------------------------
 
@@ -104,35 +101,7 @@ Status init(const kolo_config* config, kolo_context** out) {
   return Status::ok();
 }
 
-// ---- Submissions ------------------------------------------------------------------------------
-
-Status submit(Context& context, Submission submission, const kolo_options* options,
-              kolo_request* request) {
-  if (request != nullptr) *request = KOLO_REQUEST_NULL;
-  if (options != nullptr) {
-    KOLO_RETURN_IF_ERROR(check_struct_size(*options));
-    if (Status status = apply_options(*options, submission); !status) {
-      return context.refuse(submission, std::move(status));
-    }
-  }
-  const bool is_persistent = options != nullptr && options->persistent != 0;
-  if (request == nullptr) {
-    if (!is_persistent) return context.run(submission);
-    return context.refuse(
-        submission,
-        invalid_argument("a persistent operation needs a request to be started by; pass one"));
-  }
-  const auto id = is_persistent ? context.prepare(submission) : context.submit(submission);
-  if (!id) return id.status();
-  KOLO_CHECK(*id != 0 && (*id & kPersistentBit) == 0);
-  *request = *id | (is_persistent ? kPersistentBit : 0);
-  return Status::ok();
-}
-
 // ---- Requests ---------------------------------------------------------------------------------
-
-bool is_persistent(kolo_request request) { return (request & kPersistentBit) != 0; }
-RequestId id_of(kolo_request request) { return request & ~kPersistentBit; }
 
 Status null_request(const char* function) {
   return invalid_argument(std::string(function) + ": the pointer to the request is null");
@@ -149,7 +118,7 @@ Result<Nanos> limit_of(std::int64_t timeout_ms) {
 }
 
 void forget_if_done(kolo_request& request, bool done) {
-  if (done && !is_persistent(request)) request = KOLO_REQUEST_NULL;
+  if (done && !is_kept(request)) request = KOLO_REQUEST_NULL;
 }
 
 Status wait_all(Context& context, kolo_request* requests, std::size_t count, Nanos limit) {
@@ -315,59 +284,6 @@ int32_t kolo_local_size(kolo_context* context) {
   return number_of(context, "kolo_local_size", &Context::local_size);
 }
 
-kolo_status kolo_allreduce(kolo_context* context, const void* input, void* output, size_t count,
-                           kolo_dtype dtype, kolo_op op, const kolo_options* options,
-                           kolo_request* request) {
-  return with_context(context, "kolo_allreduce", [&](Context& inner) {
-    Submission submission;
-    submission.kind = OpKind::kAllreduce;
-    submission.input = input;
-    submission.output = output;
-    submission.count = count;
-    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
-    submission.op = static_cast<kolo::internal::ReduceOp>(op);
-    return submit(inner, std::move(submission), options, request);
-  });
-}
-
-kolo_status kolo_allgather(kolo_context* context, const void* input, void* output, size_t count,
-                           kolo_dtype dtype, const kolo_options* options, kolo_request* request) {
-  return with_context(context, "kolo_allgather", [&](Context& inner) {
-    Submission submission;
-    submission.kind = OpKind::kAllgather;
-    submission.input = input;
-    submission.output = output;
-    submission.count = count;
-    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
-    return submit(inner, std::move(submission), options, request);
-  });
-}
-
-kolo_status kolo_broadcast(kolo_context* context, const void* input, void* output, size_t count,
-                           kolo_dtype dtype, int32_t root, const kolo_options* options,
-                           kolo_request* request) {
-  return with_context(context, "kolo_broadcast", [&](Context& inner) {
-    Submission submission;
-    submission.kind = OpKind::kBroadcast;
-    // Off the root the input is nobody's business: there the operation works in place.
-    submission.input = inner.rank() == root ? input : output;
-    submission.output = output;
-    submission.count = count;
-    submission.dtype = static_cast<kolo::internal::DataType>(dtype);
-    submission.root = root;
-    return submit(inner, std::move(submission), options, request);
-  });
-}
-
-kolo_status kolo_barrier(kolo_context* context, const kolo_options* options,
-                         kolo_request* request) {
-  return with_context(context, "kolo_barrier", [&](Context& inner) {
-    Submission submission;
-    submission.kind = OpKind::kBarrier;
-    return submit(inner, std::move(submission), options, request);
-  });
-}
-
 kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory) {
   if (memory != nullptr) *memory = nullptr;
   return with_context(context, "kolo_alloc", [&](Context& inner) {
@@ -397,7 +313,6 @@ kolo_status kolo_group_end(kolo_context* context, kolo_request* request) {
     *request = KOLO_REQUEST_NULL;
     const auto id = inner.group_end();
     if (!id) return id.status();
-    KOLO_CHECK(!is_persistent(*id));
     *request = *id;
     return Status::ok();
   });
@@ -451,6 +366,21 @@ kolo_status kolo_start(kolo_context* context, const kolo_request* requests, size
     boost::container::small_vector<RequestId, 64> ids(count);
     std::transform(requests, requests + count, ids.begin(), id_of);
     return inner.start({ids.data(), count});
+  });
+}
+
+kolo_status kolo_request_output(kolo_context* context, kolo_request request, void** output,
+                                size_t* count, const size_t** counts) {
+  return with_context(context, "kolo_request_output", [&](Context& inner) {
+    if (output == nullptr || count == nullptr) {
+      return invalid_argument("kolo_request_output: output or count is null");
+    }
+    const auto found = inner.output(id_of(request));
+    if (!found) return found.status();
+    *output = found->memory;
+    *count = found->count;
+    if (counts != nullptr) *counts = found->counts;
+    return Status::ok();
   });
 }
 

@@ -62,6 +62,13 @@ class Context {
   // thread's group. Returns `why`.
   virtual Status refuse(const Submission& submission, Status why) = 0;
 
+  // This rank has no more data for submission.process_set; complete when no rank of it has. Only
+  // callback and number of the submission count besides. DUPLICATE_NAME: it has joined already.
+  virtual Result<RequestId> join(const Submission& submission) = 0;
+  virtual Status run_join(const Submission& submission) = 0;  // and waits
+  // Ascending. INVALID_ARGUMENT: no such set.
+  virtual Result<std::vector<int>> ranks_of(std::int32_t process_set) const = 0;
+
   // Opens a group for this thread; its members are one negotiated unit. Empty name: sequence
   // number. Members hold one status. Nested groups are INVALID_ARGUMENT.
   virtual Status group_begin(std::string name) = 0;
@@ -78,8 +85,9 @@ class Context {
   virtual Status start(std::span<const RequestId> requests) = 0;
 
   // Waits up to `limit` (kNever: until done). Complete: its status, and `done` is true; the
-  // request is then released, unless persistent (inactive). kInProgress if the limit passed.
-  // From a callback: WOULD_DEADLOCK unless already complete. Unknown id: INVALID_ARGUMENT.
+  // request is then released, unless persistent (inactive) or with an output of its own.
+  // kInProgress if the limit passed. From a callback: WOULD_DEADLOCK unless already complete.
+  // Unknown id: INVALID_ARGUMENT.
   virtual Status wait(RequestId request, Nanos limit, bool& done) = 0;
   // One bounded attempt to make progress; then as wait with no time.
   virtual Status test(RequestId request, bool& done) = 0;
@@ -87,6 +95,15 @@ class Context {
   // released; kInProgress when some are not (each `done[i]` says which). Null ids are skipped.
   virtual Status wait_all(std::span<const RequestId> requests, Nanos limit,
                           std::span<bool> done) = 0;
+  // Of a complete request whose output the library allocated, which is the request's until its
+  // release: [count] elements, and how many each rank of the process set gave. INVALID_ARGUMENT;
+  // the operation's own error.
+  struct Output {
+    void* memory = nullptr;
+    std::size_t count = 0;
+    const std::size_t* counts = nullptr;
+  };
+  virtual Result<Output> output(RequestId request) = 0;
   // Releases a request: a persistent one for good; a running one completes unobserved.
   virtual Status release(RequestId request) = 0;
 };

@@ -13,6 +13,9 @@
 namespace kolo::internal {
 namespace {
 
+// Process sets of more different ranks than that use the channels.
+constexpr std::size_t kSetLanes = 64;
+
 // The local ranks have met at the rendezvous a moment ago.
 constexpr Nanos kQuiet = 3s;
 
@@ -73,6 +76,13 @@ Status carve(const Config& config, SharedMemory& memory) {
     const Result<std::size_t> lane = window.carve(WindowLane::kBytes);
     if (!lane) return lane.status();
     memory.lanes.push_back(*lane);
+  }
+  // Most of a small segment is for kolo_alloc.
+  const std::size_t set_lanes = std::min(kSetLanes, window.bytes() / 4 / WindowLane::kBytes);
+  while (memory.set_lanes.size() < set_lanes) {
+    const Result<std::size_t> lane = window.reserve(WindowLane::kBytes);
+    if (!lane) return lane.status();
+    memory.set_lanes.push_back(*lane);
   }
   memory.arena = std::make_unique<Arena>(window);
   return Status::ok();

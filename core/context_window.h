@@ -1,5 +1,5 @@
 // What a context makes of its host's shared memory: the window, and what is carved from it: the
-// slot board, a lane for each stream, and the arena of kolo_alloc.
+// slot board, lanes for the streams and for process sets, and the arena of kolo_alloc.
 //
 // With context_road, the only place where core names concrete back ends.
 #pragma once
@@ -23,7 +23,8 @@ namespace kolo::internal {
 struct SharedMemory {
   std::unique_ptr<Window> window;  // of this host's ranks, in rank order
   std::unique_ptr<SlotBoard> board;
-  std::vector<std::size_t> lanes;  // offsets, by stream
+  std::vector<std::size_t> lanes;      // offsets, by stream
+  std::vector<std::size_t> set_lanes;  // reserved for process sets, without memory
   std::unique_ptr<Arena> arena;
 };
 

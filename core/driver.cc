@@ -263,7 +263,8 @@ void Driver::leave() {
   driven_.store(false, std::memory_order_seq_cst);
   // Nobody looks at the words of the others from here on: they ring. What they have written before
   // that was perhaps not seen.
-  const bool expects = window != nullptr && parts_.units.under_way() > 0;
+  const bool expects =
+      window != nullptr && (parts_.units.under_way() > 0 || parts_.engine.serves_others());
   if (expects) {
     window->set_asleep(true);
     run_bodies(parts_.clock.now());

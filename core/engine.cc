@@ -3,11 +3,23 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/stand_in.h"
 
 namespace kolo::internal {
 namespace {
 
 constexpr Nanos kBetweenLooks = 1ms;  // at time limits, which cost a walk over what is pending
+
+// The numbers of all ranks, by tensor of the unit.
+void take_counts(const PlannedUnit& planned, RequestState& request) {
+  if (planned.counts.empty()) return;
+  request.counts.clear();
+  auto next = planned.counts.begin();
+  for (const TensorSpec& spec : planned.unit->tensors) {
+    request.counts.emplace_back();
+    if (spec.is_personal()) request.counts.back() = *next++;
+  }
+}
 
 }  // namespace
 
@@ -79,6 +91,8 @@ bool Engine::take_commands(Nanos now) {
       submit(std::move(*request), now);
     } else if (auto* refused = std::get_if<RefusedUnit>(&command)) {
       negotiator_.refuse(std::move(refused->unit));
+    } else if (auto* joined = std::get_if<JoinCommand>(&command)) {
+      join(std::move(joined->request));
     } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
       negotiator_.abort(abort->reason);
     } else {
@@ -99,6 +113,23 @@ void Engine::submit(RequestPtr request, Nanos now) {
     return;
   }
   negotiating_.emplace(ticket, std::move(request));
+}
+
+void Engine::join(RequestPtr request) {
+  const std::uint32_t process_set = request->set->id;
+  const auto place = joins_.emplace(process_set, std::move(request)).first;
+  if (!negotiator_.broken().is_ok()) return end_join(process_set, negotiator_.broken(), -1);
+  if (parts_.queue.is_closed()) return end_join(place->first, parts_.queue.closed(), -1);
+  negotiator_.join(process_set);
+}
+
+void Engine::end_join(std::uint32_t process_set, const Status& status, int last_rank) {
+  const auto node = joins_.extract(process_set);
+  if (node.empty()) return;
+  const RequestPtr& request = node.mapped();
+  if (status.is_ok() && request->number != nullptr) *request->number = last_rank;
+  request->set->joined.store(false, std::memory_order_relaxed);
+  parts_.completions.finish(request, status);
 }
 
 bool Engine::take_events(Nanos now) {
@@ -136,9 +167,12 @@ bool Engine::act(Nanos now) {
       finish(done->ticket, done->status);
     } else if (auto* warn = std::get_if<Warn>(&action)) {
       parts_.logger.warning(warn->text);
+    } else if (auto* joined = std::get_if<JoinEnded>(&action)) {
+      end_join(joined->process_set, Status::ok(), joined->last_rank);
     } else if (auto* left = std::get_if<RankLeft>(&action)) {
       leaving_ = true;
       parts_.queue.close(left->status);
+      end_join(left->process_set, left->status, -1);
       end_published(left->process_set, left->status);
       parts_.executor.end_beyond(left->process_set, left->through, left->status);
     } else if (auto* broken = std::get_if<Broken>(&action)) {
@@ -156,19 +190,7 @@ void Engine::execute(Plan plan, Nanos now) {
   };
   std::vector<Place> places;
   for (const PlannedUnit& planned : plan.units) {
-    RequestPtr request;
-    if (planned.run != 0) {
-      const auto it = negotiating_.find(planned.ticket);
-      KOLO_CHECK(it != negotiating_.end());
-      request = it->second;  // stays known here until it is in other hands
-      trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
-      request->tensors_left = planned.unit->tensors.size();
-      if (request->tensors_left == 0) {
-        parts_.completions.finish(request, Status::ok());
-      } else if (!planned.payloads.empty()) {
-        parts_.executor.complete(request, planned.payloads);
-      }
-    }
+    RequestPtr request = planned.run == 0 ? nullptr : begin_planned(planned, now);
     for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) {
       places.push_back({request, &planned, i});
     }
@@ -179,7 +201,7 @@ void Engine::execute(Plan plan, Nanos now) {
       KOLO_CHECK(place < places.size());
       const Place& at = places[place];
       // Of a process set without this rank, or complete already.
-      if (at.unit->run == 0 || !at.unit->payloads.empty()) continue;
+      if (at.request == nullptr || at.request->tensors_left == 0) continue;
       if (ordered == nullptr) ordered = &parts_.executor.enqueue();
       ordered->process_set = at.unit->unit->key.process_set;
       ordered->run = at.unit->run;
@@ -187,6 +209,65 @@ void Engine::execute(Plan plan, Nanos now) {
     }
   }
   for (const PlannedUnit& planned : plan.units) negotiating_.erase(planned.ticket);
+}
+
+// What is complete by being ordered is completed here.
+RequestPtr Engine::begin_planned(const PlannedUnit& planned, Nanos now) {
+  RequestPtr request;
+  if (planned.ticket == 0) {
+    request = stand_in(planned);
+  } else {
+    const auto it = negotiating_.find(planned.ticket);
+    KOLO_CHECK(it != negotiating_.end());
+    request = it->second;  // stays known here until it is in other hands
+  }
+  trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
+  request->absent = static_cast<int>(planned.absent.size());
+  request->tensors_left = planned.unit->tensors.size();
+  if (planned.ticket != 0) take_counts(planned, *request);
+  if (request->allocates) give_output(*request);
+  if (request->tensors_left == 0 || change_sets(planned, *request)) {
+    request->tensors_left = 0;
+    parts_.completions.finish(request, Status::ok());
+  } else if (!planned.payloads.empty()) {
+    parts_.executor.complete(request, planned.payloads);
+  }
+  return request;
+}
+
+// This rank has joined: what it brings to the others' operation.
+RequestPtr Engine::stand_in(const PlannedUnit& planned) {
+  RequestPtr request = parts_.requests.make();
+  request->set = *parts_.sets.find(static_cast<std::int32_t>(planned.unit->key.process_set));
+  request->unit = planned.unit;
+  request->phase.store(RequestState::Phase::kRunning, std::memory_order_relaxed);
+  take_counts(planned, *request);
+  give_neutral_buffers(*request);
+  return request;
+}
+
+// True if the unit makes or ends a process set: that is all there is to it.
+bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
+  const TensorSpec& spec = planned.unit->tensors.front();
+  if (spec.kind == OpKind::kCreateSet) {
+    const std::vector<int> ranks(spec.shape.begin(), spec.shape.end());
+    topology_.add_process_set(planned.new_set, ranks);
+    const ProcessSet& set = parts_.sets.add(planned.new_set, ranks);
+    const Result<Collectives*> collectives = parts_.roads.open(set);
+    if (!collectives) {
+      negotiator_.fail(collectives.status());
+    } else if (*collectives != nullptr) {
+      parts_.executor.add_set(set.id, **collectives, parts_.roads.stream_of(set.id));
+    }
+    if (request.number != nullptr) *request.number = static_cast<std::int32_t>(set.id);
+    return true;
+  }
+  if (spec.kind != OpKind::kDestroySet) return false;
+  const auto id = static_cast<std::uint32_t>(spec.shape.front());
+  end_join(id, aborted("process set " + std::to_string(id) + " was destroyed"), -1);
+  if (const auto set = parts_.sets.find(static_cast<std::int32_t>(id))) parts_.roads.close(**set);
+  parts_.sets.retire(id);
+  return true;
 }
 
 void Engine::finish(Ticket ticket, const Status& status) {
@@ -201,6 +282,7 @@ void Engine::break_with(const Status& cause) {
   parts_.queue.close(cause);
   parts_.executor.end_all(cause);
   end_published(std::nullopt, cause);
+  while (!joins_.empty()) end_join(joins_.begin()->first, cause, -1);
   for (auto& [ticket, request] : std::exchange(negotiating_, {})) {
     if (!request->done()) parts_.completions.finish(request, cause);
   }
@@ -222,6 +304,7 @@ bool Engine::run_slots(Nanos now) {
   }
   if (negotiator_.order_slots(now)) {
     parts_.window->ring_all();
+    wake_laggards();
     moved = true;
   }
   const std::uint64_t followed = parts_.board->followed_count();
@@ -238,6 +321,14 @@ bool Engine::run_slots(Nanos now) {
   }
   if (parts_.board->has_made_room(followed)) parts_.window->ring(0);
   return moved;
+}
+
+// Idle ranks outside of the busy sets: the log must not fill because of them.
+void Engine::wake_laggards() {
+  if (!parts_.board->log_fills()) return;
+  for (int peer = 0; peer < parts_.window->size(); ++peer) {
+    if (parts_.board->is_laggard(peer)) parts_.window->wake_up(peer);
+  }
 }
 
 // The next unit of a cut. All units of a cut are of one process set.

@@ -22,6 +22,8 @@
 #include "coordinator/negotiator.h"
 #include "core/completions.h"
 #include "core/executor.h"
+#include "core/process_sets.h"
+#include "core/set_roads.h"
 #include "core/tensor_queue.h"
 #include "core/unit_table.h"
 #include "transport/control_link.h"
@@ -38,6 +40,9 @@ class Engine final : private SlotUser {
     Executor& executor;
     ControlLink& link;
     Logger& logger;
+    ProcessSets& sets;
+    SetRoads& roads;
+    RequestPool& requests;
     Window* window = nullptr;    // of this host's ranks; null: they share nothing
     SlotBoard* board = nullptr;  // in the window
   };
@@ -76,6 +81,8 @@ class Engine final : private SlotUser {
   // Some rank (perhaps this one) has said goodbye.
   [[nodiscard]] bool leaving() const { return leaving_; }
   [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
+  // Others' operations need this rank, although none of its own are under way.
+  [[nodiscard]] bool serves_others() const { return !joins_.empty(); }
 
  private:
   bool take_commands(Nanos now);
@@ -86,11 +93,17 @@ class Engine final : private SlotUser {
   // Once its time has come, the negotiator may name a later one: what it said first counts.
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
   void submit(RequestPtr request, Nanos now);
+  void join(RequestPtr request);
+  void end_join(std::uint32_t process_set, const Status& status, int last_rank);
   void execute(Plan plan, Nanos now);
+  RequestPtr begin_planned(const PlannedUnit& planned, Nanos now);
+  RequestPtr stand_in(const PlannedUnit& planned);
+  bool change_sets(const PlannedUnit& planned, RequestState& request);
   void finish(Ticket ticket, const Status& status);
 
   // Slots.
   bool run_slots(Nanos now);
+  void wake_laggards();
   void take_ordered(const LogEntry& entry);
   void enqueue_group(const RequestPtr& group, std::uint64_t run);
   void end_published(std::optional<std::uint32_t> process_set, const Status& status);
@@ -108,6 +121,7 @@ class Engine final : private SlotUser {
   Parts parts_;
   Trace* trace_ = nullptr;
   std::unordered_map<Ticket, RequestPtr> negotiating_;
+  std::map<std::uint32_t, RequestPtr> joins_;  // by process set
   Nanos next_look_{0};
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
   bool leaving_ = false;

@@ -1,31 +1,41 @@
 #include "core/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "core/process_sets.h"
 
 namespace kolo::internal {
 
 std::optional<std::string> Executor::payload_of(const RequestState& request) const {
-  if (request.unit->group || request.unit->numbered) return std::nullopt;
+  if (!payload_may_travel(*request.unit)) return std::nullopt;
   const TensorSpec& spec = request.unit->tensors.front();
-  const std::size_t size = element_bytes(spec.dtype);
-  if (spec.count > kPayloadBytesMax / size) return std::nullopt;
   const bool by_ring =
       spec.kind == OpKind::kAllreduce && options_.algorithm == AlgorithmChoice::kRing;
   if (by_ring) return std::nullopt;
   const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == options_.rank;
   if (!contributes || spec.count == 0) return std::string();
-  return std::string(static_cast<const char*>(request.buffers.front().input), spec.count * size);
+  return std::string(static_cast<const char*>(request.buffers.front().input),
+                     spec.count * element_bytes(spec.dtype));
 }
 
-Executor::Executor(const Options& options, Streams streams, const ReductionOrder& order,
-                   Completions& completions, const Clock& clock)
-    : options_(options), order_(order), completions_(completions), clock_(clock) {
+Executor::Executor(const Options& options, Streams streams, Completions& completions,
+                   const Clock& clock)
+    : options_(options), completions_(completions), clock_(clock) {
   KOLO_CHECK(!streams.empty());
   for (auto& collectives : streams) {
     streams_.emplace_back();
     streams_.back().collectives = std::move(collectives);
+  }
+  sets_[0] = {};
+}
+
+void Executor::add_set(std::uint32_t process_set, Collectives& collectives, std::size_t stream) {
+  KOLO_CHECK(stream < streams_.size());
+  sets_[process_set] = {&collectives, stream, 0};
+  if (std::find(of_sets_.begin(), of_sets_.end(), &collectives) == of_sets_.end()) {
+    of_sets_.push_back(&collectives);
   }
 }
 
@@ -43,12 +53,14 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
   const std::size_t bytes = spec.count * element_bytes(spec.dtype);
   switch (spec.kind) {
     case OpKind::kAllreduce:
-      gathered.allreduce(order_, {nullptr, output, spec.count, spec.prescale, spec.postscale},
+      gathered.allreduce(request.set->order,
+                         {nullptr, output, spec.count, spec.prescale, spec.postscale},
                          {spec.dtype, spec.op}, contributions);
       break;
     case OpKind::kAllgather: gathered.allgather(output, bytes, contributions); break;
     case OpKind::kBroadcast:
-      gathered.broadcast(output, bytes, contributions[static_cast<std::size_t>(spec.root)]);
+      gathered.broadcast(output, bytes,
+                         contributions[static_cast<std::size_t>(request.set->place_of(spec.root))]);
       break;
     case OpKind::kBarrier: break;
     case OpKind::kReduceScatter:
@@ -57,6 +69,9 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
     case OpKind::kDestroySet: KOLO_CHECK(false);
   }
   request.tensors_left = 0;
+  ResultCounter counter;
+  counter.add(request, 0);
+  while (!counter.done()) counter.advance();
 }
 
 void Executor::gather_from_slots(RequestState& request,
@@ -74,11 +89,10 @@ void Executor::complete(const RequestPtr& request, const std::vector<std::string
   completions_.finish(request, Status::ok());
 }
 
-// In order: the next operation waits for its stream even if another one is free, so that both ends
-// of every channel serve the same operations in the same order.
+// In order: the next operation waits for its stream even if another one is free.
 void Executor::start_waiting() {
   while (!waiting_.empty()) {
-    Stream& stream = streams_[started_ % streams_.size()];
+    Stream& stream = stream_of(waiting_.front());
     if (stream.running != nullptr) return;
     std::swap(stream.ordered, waiting_.front());
     waiting_.pop();
@@ -86,8 +100,14 @@ void Executor::start_waiting() {
   }
 }
 
+Executor::Stream& Executor::stream_of(const OrderedOperation& ordered) {
+  const Set& set = sets_.at(ordered.process_set);
+  return streams_[set.collectives == nullptr ? set.started % streams_.size() : set.stream];
+}
+
 void Executor::start(Stream& stream) {
-  ++started_;
+  Set& set = sets_.at(stream.ordered.process_set);
+  const std::uint32_t number = ++set.started;
   if (!stream.given_up.is_ok()) return end(stream.ordered, stream.given_up);
   if (trace_ != nullptr) {
     const Nanos now = clock_.now();
@@ -95,45 +115,25 @@ void Executor::start(Stream& stream) {
       trace_->record(Trace::Phase::kStart, tensor.request->id, tensor.request->unit->key.name, now);
     }
   }
-  stream.running = &start_collective(stream);
+  Collectives& collectives = set.collectives == nullptr ? *stream.collectives : *set.collectives;
+  const std::uint32_t sequence = (stream.ordered.process_set << 20) + number;
+  stream.running = &stream.starter.start(collectives, sequence, stream.ordered);
   ++running_;
 }
 
-Operation& Executor::start_collective(Stream& stream) {
-  const auto sequence = static_cast<std::uint32_t>(started_);
-  const auto& tensor = stream.ordered.tensors.front();
-  const TensorSpec& spec = tensor.request->unit->tensors[tensor.index];
-  const TensorBuffers& buffers = tensor.request->buffers[tensor.index];
-  const std::size_t bytes = spec.count * element_bytes(spec.dtype);
-  Collectives& collectives = *stream.collectives;
-  switch (spec.kind) {
-    case OpKind::kAllreduce: return start_allreduce(stream);
-    case OpKind::kAllgather:
-      sizes_.assign(static_cast<std::size_t>(order_.size()), bytes);
-      return collectives.start_allgather(sequence, buffers.input, buffers.output, sizes_);
-    case OpKind::kBroadcast:
-      return collectives.start_broadcast(sequence, spec.root,
-                                         BroadcastPiece{buffers.input, buffers.output, bytes});
-    case OpKind::kBarrier: return collectives.start_barrier(sequence);
-    case OpKind::kReduceScatter:
-    case OpKind::kAlltoall:
-    case OpKind::kCreateSet:
-    case OpKind::kDestroySet: break;
+// The operation, then the count of what its outputs hold, if somebody wants to know.
+Result<Progress> Executor::advance(Stream& stream) {
+  if (!stream.counting) {
+    const Result<Progress> progress = stream.running->advance();
+    if (!progress || *progress != Progress::kDone) return progress;
+    for (const auto& tensor : stream.ordered.tensors) {
+      stream.counter.add(*tensor.request, tensor.index);
+    }
+    stream.counting = true;
+  } else if (!stream.counter.done()) {
+    stream.counter.advance();
   }
-  KOLO_CHECK(false);
-}
-
-Operation& Executor::start_allreduce(Stream& stream) {
-  const auto& first = stream.ordered.tensors.front();
-  const TensorSpec& first_spec = first.request->unit->tensors[first.index];
-  pieces_.clear();
-  for (const auto& tensor : stream.ordered.tensors) {
-    const TensorSpec& spec = tensor.request->unit->tensors[tensor.index];
-    const TensorBuffers& buffers = tensor.request->buffers[tensor.index];
-    pieces_.push_back({buffers.input, buffers.output, spec.count, spec.prescale, spec.postscale});
-  }
-  return stream.collectives->start_allreduce(static_cast<std::uint32_t>(started_), pieces_,
-                                             {first_spec.dtype, first_spec.op});
+  return stream.counter.done() ? Progress::kDone : Progress::kMoved;
 }
 
 Result<bool> Executor::advance() {
@@ -141,7 +141,7 @@ Result<bool> Executor::advance() {
   start_waiting();
   for (Stream& stream : streams_) {
     if (stream.running == nullptr) continue;
-    const Result<Progress> progress = stream.running->advance();
+    const Result<Progress> progress = advance(stream);
     if (!progress) {
       stream.given_up = progress.status();
       finish(stream, stream.given_up);
@@ -157,9 +157,11 @@ Result<bool> Executor::advance() {
 
 void Executor::finish(Stream& stream, const Status& status) {
   stream.running = nullptr;
+  stream.counting = false;
   --running_;
   std::uint64_t bytes = 0;
   for (const Stream& each : streams_) bytes += each.collectives->bytes_copied();
+  for (const Collectives* collectives : of_sets_) bytes += collectives->bytes_copied();
   bytes_copied_.store(bytes, std::memory_order_relaxed);
   end(stream.ordered, status);
 }

@@ -1,36 +1,30 @@
 // Executor: runs ordered operations over its streams. Operations start in the order in which they
-// are given, the n-th on stream n modulo the number of streams, and may end in any.
+// are given, and may end in any. The world's n-th runs on stream n modulo the number of streams;
+// each other process set has one stream for all of its own. So both ends of every channel serve the
+// same operations in the same order, although ranks are in different sets.
 //
 // advance() never blocks. Threads: the driver only, but for the gathered collectives, see there.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "coordinator/member.h"
 #include "core/completions.h"
+#include "core/operation_starter.h"
 #include "core/recycled_queue.h"
 #include "core/request_state.h"
+#include "core/result_counter.h"
 #include "ops/collectives.h"
 #include "ops/gathered.h"
-#include "ops/reduction_order.h"
 
 namespace kolo::internal {
-
-// One fused operation: tensors of one kind, dtype and op, or a single tensor.
-struct OrderedOperation {
-  struct Tensor {
-    RequestPtr request;
-    std::size_t index = 0;  // of the tensor in the request's unit
-  };
-  std::vector<Tensor> tensors;
-  std::uint32_t process_set = 0;
-  std::uint64_t run = 0;  // the process set's run that it belongs to
-};
 
 class Executor {
  public:
@@ -40,9 +34,12 @@ class Executor {
   };
   using Streams = std::vector<std::unique_ptr<Collectives>>;  // at least one
 
-  // `order` of all ranks outlives the executor.
-  Executor(const Options& options, Streams streams, const ReductionOrder& order,
-           Completions& completions, const Clock& clock);
+  // `streams` hold the world's collectives.
+  Executor(const Options& options, Streams streams, Completions& completions, const Clock& clock);
+
+  // From now on operations of that set may come, which run on that stream. The collectives outlive
+  // the executor.
+  void add_set(std::uint32_t process_set, Collectives& collectives, std::size_t stream);
 
   void set_trace(Trace* trace) { trace_ = trace; }
   // The bytes of a single small tensor that may travel with the word of its readiness: this rank's
@@ -74,35 +71,42 @@ class Executor {
 
  private:
   struct Stream {
-    std::unique_ptr<Collectives> collectives;
+    std::unique_ptr<Collectives> collectives;  // of the world
+    OperationStarter starter;
     Operation* running = nullptr;
+    ResultCounter counter;  // after it
+    bool counting = false;
     Status given_up;  // why it serves no operation any more
     OrderedOperation ordered;
   };
 
   void gather(GatheredCollectives& gathered, RequestState& request,
               std::span<const std::byte* const> contributions);
+  struct Set {
+    Collectives* collectives = nullptr;  // null: the stream's
+    std::size_t stream = 0;
+    std::uint32_t started = 0;
+  };
+
   void start_waiting();
+  [[nodiscard]] Stream& stream_of(const OrderedOperation& ordered);
   void start(Stream& stream);
-  Operation& start_collective(Stream& stream);
-  Operation& start_allreduce(Stream& stream);
+  Result<Progress> advance(Stream& stream);
   void finish(Stream& stream, const Status& status);
   void end(OrderedOperation& ordered, const Status& status);
 
   Options options_;
-  const ReductionOrder& order_;
   Completions& completions_;
   const Clock& clock_;
   Trace* trace_ = nullptr;
-  std::vector<Stream> streams_;
+  std::deque<Stream> streams_;
+  std::unordered_map<std::uint32_t, Set> sets_;
+  std::vector<Collectives*> of_sets_;  // each once: ended sets leave theirs to new ones
   RecycledQueue<OrderedOperation> waiting_;
   GatheredCollectives gathered_;
   GatheredCollectives slot_gathered_;
   std::vector<const std::byte*> contributions_;  // scratch
-  std::vector<Piece> pieces_;                    // scratch
-  std::vector<std::size_t> sizes_;               // scratch
   std::size_t running_ = 0;
-  std::uint64_t started_ = 0;
   std::atomic<std::uint64_t> bytes_copied_{0};
 };
 

@@ -21,10 +21,14 @@ namespace kolo::internal {
 
 class RequestPool;
 struct UnitEntry;
+struct ProcessSet;
 
 struct TensorBuffers {
   const void* input = nullptr;
   void* output = nullptr;
+  // Where the caller wants to know more of the result; null: nowhere.
+  std::int32_t* participants = nullptr;
+  std::int64_t* nonfinite = nullptr;
 };
 
 // Written by the submitting thread until it is queued or published, then by the driver until
@@ -33,8 +37,18 @@ struct RequestState {
   enum class Phase : int { kIdle, kOpen, kRunning, kDone };  // kOpen: its group is not ended yet
 
   RequestId id = 0;
+  ProcessSet* set = nullptr;
   UnitPtr unit;
   std::vector<TensorBuffers> buffers;  // one per tensor of the unit
+  // Per tensor whose ranks give numbers of their own: all of them, from the order. Else empty.
+  std::vector<std::vector<std::uint64_t>> counts;
+  int absent = 0;                  // ranks that had joined when it was ordered
+  std::int32_t* number = nullptr;  // where a new set's id goes, or who joined last
+  // Where the library allocates the output, or this rank gives neutral elements.
+  std::vector<std::unique_ptr<std::byte[]>> memory;
+  bool allocates = false;                  // the output is the library's
+  std::size_t output_count = 0;            // ... its elements
+  std::vector<std::size_t> output_counts;  // ... by rank that gave them
   std::vector<CompletionCallback> callbacks;
   Nanos timeout = kNever;
   Nanos deadline = kNever;
@@ -44,6 +58,8 @@ struct RequestState {
   Status status;
   std::atomic<Phase> phase{Phase::kIdle};
 
+  // The caller's handle outlives the completion.
+  [[nodiscard]] bool is_kept() const { return persistent || allocates; }
   [[nodiscard]] bool done() const { return phase.load(std::memory_order_acquire) == Phase::kDone; }
 
  private:
@@ -133,8 +149,16 @@ class RequestPool {
   }
   // Nobody shares it any more.
   void take_back(RequestState& state) {
+    state.set = nullptr;
     state.unit.reset();
     state.buffers.clear();
+    state.counts.clear();
+    state.absent = 0;
+    state.number = nullptr;
+    state.memory.clear();
+    state.allocates = false;
+    state.output_count = 0;
+    state.output_counts.clear();
     state.callbacks.clear();
     state.timeout = kNever;
     state.deadline = kNever;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <utility>
 
 #include "core/validate.h"
@@ -9,7 +10,39 @@
 namespace kolo::internal {
 namespace {
 
-TensorSpec spec_of(const Submission& submission, std::string name) {
+TensorBuffers buffers_of(const Submission& submission) {
+  return {submission.input, submission.output, submission.participants, submission.nonfinite};
+}
+
+std::vector<std::uint64_t> list_of(const std::size_t* counts, const ProcessSet& set) {
+  if (counts == nullptr) return {};
+  return {counts, counts + set.size()};
+}
+
+// What the ranks are told of the elements that go from rank to rank.
+void give_counts(const Submission& submission, const ProcessSet& set, TensorSpec& spec) {
+  if (submission.kind == OpKind::kAlltoall) {
+    spec.counts = list_of(submission.send_counts, set);
+    spec.receive_counts = list_of(submission.receive_counts, set);
+    if (submission.allocate && spec.counts.empty()) {
+      spec.counts.assign(set.ranks.size(), submission.count);
+      spec.count = submission.count * set.ranks.size();
+    }
+    return;
+  }
+  spec.counts = list_of(submission.receive_counts, set);
+  spec.open = submission.allocate;
+  // With a list, what differs between the ranks is in the list.
+  if (spec.counts.empty()) return;
+  spec.count = std::accumulate(spec.counts.begin(), spec.counts.end(), std::uint64_t{0});
+  if (submission.has_shape) {
+    spec.shape.front() = -1;
+  } else {
+    spec.shape = {-1};
+  }
+}
+
+TensorSpec spec_of(const Submission& submission, const ProcessSet& set, std::string name) {
   TensorSpec spec;
   spec.name = std::move(name);
   spec.kind = submission.kind;
@@ -21,6 +54,7 @@ TensorSpec spec_of(const Submission& submission, std::string name) {
   if (!submission.has_shape) spec.shape = {static_cast<std::int64_t>(submission.count)};
   spec.prescale = submission.prescale;
   spec.postscale = submission.postscale;
+  give_counts(submission, set, spec);
   return spec;
 }
 
@@ -33,30 +67,50 @@ std::uint64_t this_thread_number() {
 
 }  // namespace
 
-std::string Submissions::next_number() { return "#" + std::to_string(numbers_++); }
+std::string Submissions::next_number(std::uint32_t process_set) {
+  return "#" + std::to_string(numbers_[process_set]++);
+}
 
-RequestPtr Submissions::request_of(const Submission& submission) {
+RequestPtr Submissions::request_of(const Submission& submission, ProcessSet& set) {
   RequestPtr request = pool_.make();
-  request->buffers.push_back({submission.input, submission.output});
+  request->set = &set;
+  request->number = submission.number;
+  request->allocates = submission.allocate;
+  request->buffers.push_back(buffers_of(submission));
   if (submission.callback) request->callbacks.push_back(submission.callback);
   request->timeout = submission.timeout;
   return request;
 }
 
-UnitPtr Submissions::unit_of(const Submission& submission) {
+UnitPtr Submissions::unit_of(const Submission& submission, const ProcessSet& set) {
   auto unit = std::make_shared<Unit>();
-  unit->numbered = submission.name.empty();
+  unit->key.process_set = set.id;
   unit->key.name = submission.name;
-  if (unit->numbered) {
+  unit->numbered = submission.name.empty();
+  if (submission.kind == OpKind::kCreateSet || submission.kind == OpKind::kDestroySet) {
+    unit->key.name = set_call_name(submission);
+    unit->numbered = true;
+  } else if (unit->numbered) {
     const std::lock_guard lock(mutex_);
-    unit->key.name = next_number();
+    unit->key.name = next_number(set.id);
   }
-  unit->tensors.push_back(spec_of(submission, unit->key.name));
+  unit->tensors.push_back(spec_of(submission, set, unit->key.name));
   return unit;
 }
 
-UnitPtr Submissions::refused(const Submission& submission, const std::string& why) {
-  auto unit = std::make_shared<Unit>(*unit_of(submission));
+// Calls that end a set pair by the set, those that make one by their name or number.
+std::string Submissions::set_call_name(const Submission& submission) {
+  if (submission.kind == OpKind::kDestroySet) {
+    return "#destroy:" + std::to_string(submission.shape.front());
+  }
+  if (!submission.name.empty()) return "#pset:" + std::string(submission.name);
+  const std::lock_guard lock(mutex_);
+  return "#pset:#" + std::to_string(sets_made_++);
+}
+
+UnitPtr Submissions::refused(const Submission& submission, const ProcessSet& set,
+                             const std::string& why) {
+  auto unit = std::make_shared<Unit>(*unit_of(submission, set));
   unit->invalid = why;
   return unit;
 }
@@ -82,17 +136,26 @@ bool Submissions::in_group() const {
   return groups_.contains(this_thread_number());
 }
 
-Result<RequestPtr> Submissions::add_to_group(const Submission& submission) {
+Result<RequestPtr> Submissions::add_to_group(const Submission& submission, ProcessSet& set) {
   const std::lock_guard lock(mutex_);
   OpenGroup& group = groups_.at(this_thread_number());
+  if (submission.allocate) {
+    return invalid_argument("allocate does not fit a group; submit '" +
+                            std::string(submission.name) + "' outside of it");
+  }
+  if (group.request->set == nullptr) group.request->set = &set;
+  if (group.request->set != &set) {
+    return invalid_argument("the members of a group are of one process set, and '" +
+                            std::string(submission.name) + "' is of " + set_text(set) + ", not " +
+                            set_text(*group.request->set) + ". Make a group for each set");
+  }
   std::string name = submission.name.empty() ? "#" + std::to_string(group.members.size())
                                              : std::string(submission.name);
   if (!group.names.insert(name).second) {
     return Status(StatusCode::kDuplicateName,
                   "'" + name + "' is in this group already. Give each member its own name");
   }
-  group.members.emplace_back(spec_of(submission, std::move(name)),
-                             TensorBuffers{submission.input, submission.output});
+  group.members.emplace_back(spec_of(submission, set, std::move(name)), buffers_of(submission));
   group.request->timeout = std::min(group.request->timeout, submission.timeout);
   if (submission.callback) group.request->callbacks.push_back(submission.callback);
   return group.request;
@@ -104,7 +167,7 @@ void Submissions::spoil_group(const Status& why) {
   if (group.spoilt.is_ok()) group.spoilt = why;
 }
 
-Result<RequestPtr> Submissions::close_group(UnitPtr& refused) {
+Result<RequestPtr> Submissions::close_group(ProcessSet& world, UnitPtr& refused) {
   const std::lock_guard lock(mutex_);
   const auto it = groups_.find(this_thread_number());
   if (it == groups_.end()) {
@@ -113,10 +176,12 @@ Result<RequestPtr> Submissions::close_group(UnitPtr& refused) {
   OpenGroup group = std::move(it->second);
   groups_.erase(it);
   open_.fetch_sub(1, std::memory_order_relaxed);
+  if (group.request->set == nullptr) group.request->set = &world;
   auto unit = std::make_shared<Unit>();
   unit->group = true;
+  unit->key.process_set = group.request->set->id;
   unit->numbered = group.name.empty();
-  unit->key.name = unit->numbered ? next_number() : group.name;
+  unit->key.name = unit->numbered ? next_number(unit->key.process_set) : group.name;
   std::sort(group.members.begin(), group.members.end(),
             [](const auto& a, const auto& b) { return a.first.name < b.first.name; });
   for (auto& [spec, buffers] : group.members) {

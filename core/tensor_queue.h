@@ -16,11 +16,14 @@ namespace kolo::internal {
 struct RefusedUnit {  // to be told to the other ranks
   UnitPtr unit;
 };
+struct JoinCommand {  // the request is complete when all ranks of its set have joined
+  RequestPtr request;
+};
 struct AbortCommand {
   std::string reason;
 };
 struct GoodbyeCommand {};
-using Command = std::variant<RequestPtr, RefusedUnit, AbortCommand, GoodbyeCommand>;
+using Command = std::variant<RequestPtr, RefusedUnit, JoinCommand, AbortCommand, GoodbyeCommand>;
 
 class TensorQueue {
  public:

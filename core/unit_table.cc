@@ -9,9 +9,23 @@
 namespace kolo::internal {
 namespace {
 
+// Of a tensor with counts by rank the first dimension is not told: see core/submissions.cc.
 bool is_same_shape(const Submission& submission, const TensorSpec& spec) {
+  if (!spec.counts.empty()) {
+    if (!submission.has_shape) return spec.shape.size() == 1;
+    return submission.shape.size() == spec.shape.size() &&
+           std::equal(submission.shape.begin() + 1, submission.shape.end(), spec.shape.begin() + 1);
+  }
   if (submission.has_shape) return std::ranges::equal(submission.shape, spec.shape);
   return spec.shape.size() == 1 && spec.shape[0] == static_cast<std::int64_t>(submission.count);
+}
+
+// Only numbers that all ranks share are in a known unit.
+bool is_same_counts(const Submission& submission, const TensorSpec& spec) {
+  const std::size_t* counts = submission.receive_counts;
+  if (submission.send_counts != nullptr || submission.allocate) return false;
+  if (counts == nullptr) return spec.counts.empty() && submission.count == spec.count;
+  return !spec.counts.empty() && std::equal(spec.counts.begin(), spec.counts.end(), counts);
 }
 
 bool is_same(const Submission& submission, const Unit& unit) {
@@ -19,7 +33,7 @@ bool is_same(const Submission& submission, const Unit& unit) {
   const TensorSpec& spec = unit.tensors.front();
   return submission.kind == spec.kind && submission.dtype == spec.dtype &&
          submission.op == spec.op && submission.root == spec.root &&
-         submission.count == spec.count && submission.prescale == spec.prescale &&
+         is_same_counts(submission, spec) && submission.prescale == spec.prescale &&
          submission.postscale == spec.postscale && is_same_shape(submission, spec);
 }
 
@@ -82,7 +96,12 @@ void UnitTable::publish(UnitEntry& entry) {
   } else {
     board_->publish(entry.slot, entry.mark());
     board_->announce(entry.slot, entry.mark());
-    window_->ring(0);  // the leader
+    // A leader outside of the set may be idle, and then it has not said that it sleeps.
+    if (entry.members.front() == 0) {
+      window_->ring(0);
+    } else {
+      window_->wake_up(0);
+    }
   }
 }
 
@@ -141,8 +160,10 @@ bool UnitTable::refuse(const UnitKey& key) {
 
 void UnitTable::ended(RequestState& request) {
   const std::lock_guard lock(mutex_);
-  if (request.deadline != kNever) std::erase(timed_, request.entry);
-  retire_name(request);
+  if (request.entry != nullptr) {
+    if (request.deadline != kNever) std::erase(timed_, request.entry);
+    retire_name(request);
+  }
   request.phase.store(RequestState::Phase::kDone, std::memory_order_seq_cst);
 }
 

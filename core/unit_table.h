@@ -65,7 +65,8 @@ class UnitTable {
   Status submit(std::span<const RequestPtr> requests, std::vector<RequestPtr>& rest);
   // A submission of that name was refused. False: the name is taken by one that is under way.
   bool refuse(const UnitKey& key);
-  // The request has ended, with its status in place: its name is free, and it counts as done.
+  // The request has ended, with its status in place: its name, if it is here, is free, and it
+  // counts as done.
   void ended(RequestState& request);
   [[nodiscard]] std::size_t under_way() const { return count_.load(std::memory_order_seq_cst); }
 

@@ -1,0 +1,237 @@
+// JobContext: submitting, groups and persistent requests.
+#include <boost/container/small_vector.hpp>
+#include <utility>
+
+#include "core/job_context.h"
+#include "core/validate.h"
+
+namespace kolo::internal {
+namespace {
+
+// What one call handles: on the stack unless there are many.
+using FewRequests = boost::container::small_vector<RequestPtr, 64>;
+
+}  // namespace
+
+Result<ProcessSet*> JobContext::check(const Submission& submission) {
+  if (makes_or_ends_set(submission.kind)) return check_set_call(submission);
+  const Result<ProcessSet*> found = sets_.usable(submission.process_set);
+  if (!found) {
+    if (submissions_.in_group()) submissions_.spoil_group(found.status());
+    return found;
+  }
+  const ProcessSet& set = **found;
+  const std::span<const int> ranks = set.id == 0 ? std::span<const int>() : set.ranks;
+  Status status = validate(submission, set.size(), set.place, ranks);
+  return status ? found : Result<ProcessSet*>(refuse(submission, std::move(status)));
+}
+
+Status JobContext::refuse(const Submission& submission, Status why) {
+  if (submissions_.in_group()) {
+    submissions_.spoil_group(why);
+  } else if (queue_.closed().is_ok() && size() > 1 && validate_name(submission.name)) {
+    const Result<ProcessSet*> set = sets_.usable(submission.process_set);
+    if (!set) return why;
+    UnitPtr unit = submissions_.refused(submission, **set, why.text());
+    if (units_.refuse(unit->key)) {
+      queue_.command(RefusedUnit{std::move(unit)});
+      driver_.notice_queue();
+    }
+  }
+  return why;
+}
+
+Result<RequestPtr> JobContext::add_to_group(const Submission& submission, ProcessSet& set) {
+  Result<RequestPtr> group = submissions_.add_to_group(submission, set);
+  if (!group) submissions_.spoil_group(group.status());
+  return group;
+}
+
+void JobContext::begin(const RequestPtr& request, std::string_view name) {
+  trace_phase(trace_.get(), Trace::Phase::kEnqueue, request->id, name, clock_.now());
+  if (request->timeout != kNever) request->deadline = clock_.now() + request->timeout;
+}
+
+// What has slipped in while the context closed ends with it.
+void JobContext::end_if_closed() {
+  if (!queue_.is_closed()) return;
+  const Status status = queue_.closed();
+  for (const RequestPtr& request : units_.give_up(std::nullopt)) {
+    completions_.finish(request, status);
+  }
+}
+
+// Into its slot, if the unit is known and has one.
+Result<UnitTable::Way> JobContext::publish(const RequestPtr& request,
+                                           const Submission& submission) {
+  if (submission.name.empty() || makes_or_ends_set(submission.kind)) {
+    return UnitTable::Way::kQueue;
+  }
+  begin(request, submission.name);
+  const Result<UnitTable::Way> way = units_.publish(request, request->set->id, submission);
+  if (way && *way != UnitTable::Way::kQueue) end_if_closed();
+  return way;
+}
+
+Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
+  std::vector<RequestPtr> rest;
+  KOLO_RETURN_IF_ERROR(units_.submit(requests, rest));
+  end_if_closed();
+  if (!rest.empty()) queue_.submit(rest);
+  if (!wake) return Status::ok();
+  if (!rest.empty()) {
+    driver_.notice_queue();
+  } else {
+    driver_.notice_published(requests.back());
+  }
+  return Status::ok();
+}
+
+// What has not gone into a slot.
+Status JobContext::negotiate(const RequestPtr& request, const Submission& submission, bool wake) {
+  request->unit = submissions_.unit_of(submission, *request->set);
+  if (submission.name.empty() || makes_or_ends_set(submission.kind)) {
+    begin(request, request->unit->key.name);
+  }
+  KOLO_RETURN_IF_ERROR(enqueue({&request, 1}, wake));
+  if (submission.kind == OpKind::kDestroySet) {
+    const auto ending = sets_.find(static_cast<std::int32_t>(submission.shape.front()));
+    if (ending) (*ending)->closing.store(true, std::memory_order_relaxed);
+  }
+  return Status::ok();
+}
+
+Result<RequestId> JobContext::submit(const Submission& submission) {
+  const Result<ProcessSet*> set = check(submission);
+  if (!set) return set.status();
+  if (submissions_.in_group()) {
+    const Result<RequestPtr> group = add_to_group(submission, **set);
+    if (!group) return group.status();
+    requests_.give_handle(*group);
+    return (*group)->id;
+  }
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  const RequestPtr request = submissions_.request_of(submission, **set);
+  requests_.give_handle(request);
+  Status status;
+  const Result<UnitTable::Way> way = publish(request, submission);
+  if (!way) {
+    status = way.status();
+  } else if (*way != UnitTable::Way::kQueue) {
+    driver_.notice_published(request);
+  } else {
+    status = negotiate(request, submission, true);
+  }
+  if (status) return request->id;
+  requests_.drop_handle(request->id);
+  return status;
+}
+
+Status JobContext::run(const Submission& submission) {
+  if (submission.allocate) {
+    return refuse(submission, invalid_argument("allocate needs a request, which keeps the output; "
+                                               "pass one"));
+  }
+  const Result<ProcessSet*> set = check(submission);
+  if (!set) return set.status();
+  if (submissions_.in_group()) return add_to_group(submission, **set).status();
+  if (driver_.on_background()) {
+    return {StatusCode::kWouldDeadlock,
+            "a blocking call inside a callback: pass a request and wait for it elsewhere"};
+  }
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  const RequestPtr request = submissions_.request_of(submission, **set);
+  const Result<UnitTable::Way> way = publish(request, submission);
+  if (!way) return way.status();
+  if (*way == UnitTable::Way::kInline && driver_.await_inline(request)) return request->status;
+  if (*way == UnitTable::Way::kQueue) {
+    KOLO_RETURN_IF_ERROR(negotiate(request, submission, false));
+  }
+  driver_.drive_until([&] { return request->done(); }, kNever);
+  return request->status;
+}
+
+Result<RequestId> JobContext::group_end() {
+  UnitPtr refused;
+  const Result<RequestPtr> group = submissions_.close_group(sets_.world(), refused);
+  if (!group) {
+    if (refused != nullptr && queue_.closed().is_ok() && size() > 1 &&
+        units_.refuse(refused->key)) {
+      queue_.command(RefusedUnit{refused});
+      driver_.notice_queue();
+    }
+    return group.status();
+  }
+  const RequestPtr& request = *group;
+  requests_.give_handle(request);
+  Status status = queue_.closed();
+  if (status) {
+    begin(request, request->unit->key.name);
+    status = enqueue({&request, 1}, true);
+  }
+  if (status) return request->id;
+  requests_.drop_handle(request->id);
+  request->status = status;  // for members' own handles
+  request->phase = RequestState::Phase::kDone;
+  return status;
+}
+
+Status JobContext::group_run() {
+  if (driver_.on_background()) {
+    return {
+        StatusCode::kWouldDeadlock,
+        "a blocking kolo_group_end inside a callback: pass a request and wait for it elsewhere"};
+  }
+  const Result<RequestId> group = group_end();
+  if (!group) return group.status();
+  bool done = false;
+  return wait(*group, kNever, done);
+}
+
+// ---- Persistent requests ----------------------------------------------------------------------
+
+Result<RequestId> JobContext::prepare(const Submission& submission) {
+  if (submissions_.in_group()) {
+    return refuse(submission, invalid_argument("a persistent operation cannot join a group. End "
+                                               "the group first"));
+  }
+  if (submission.allocate || makes_or_ends_set(submission.kind)) {
+    return refuse(submission, invalid_argument(std::string(op_kind_name(submission.kind)) +
+                                               ": persistent does not fit it, nor allocate"));
+  }
+  const Result<ProcessSet*> set = check(submission);
+  if (!set) return set.status();
+  if (submission.name.empty()) {
+    return refuse(submission, invalid_argument("a persistent operation needs a name, by which the "
+                                               "ranks pair it"));
+  }
+  const RequestPtr request = submissions_.request_of(submission, **set);
+  request->unit = submissions_.unit_of(submission, **set);
+  request->persistent = true;
+  requests_.give_handle(request);
+  return request->id;
+}
+
+Status JobContext::start(std::span<const RequestId> requests) {
+  FewRequests found;
+  found.reserve(requests.size());
+  for (const RequestId id : requests) {
+    Result<RequestPtr> request = find(id);
+    if (!request) return request.status();
+    if (!(*request)->persistent) {
+      return invalid_argument("request " + std::to_string(id) +
+                              " is not persistent; it was started by its own call");
+    }
+    if ((*request)->phase == RequestState::Phase::kRunning) {
+      return Status(StatusCode::kDuplicateName,
+                    unit_text(*(*request)->unit) + ": is still under way. Wait for it first");
+    }
+    KOLO_RETURN_IF_ERROR(ProcessSets::check_usable(*(*request)->set));
+    found.push_back(*std::move(request));
+  }
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  for (const RequestPtr& request : found) begin(request, request->unit->key.name);
+  return found.empty() ? Status::ok() : enqueue({found.data(), found.size()}, true);
+}
+
+}  // namespace kolo::internal

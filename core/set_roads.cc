@@ -1,0 +1,82 @@
+#include "core/set_roads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/context_parts.h"
+#include "ops/window/lane.h"
+
+namespace kolo::internal {
+
+SetRoads::SetRoads(Road& road, const std::vector<std::vector<Channel*>>& channels,
+                   AlgorithmChoice choice)
+    : road_(road), channels_(channels), host_of_(hosts_of(road.fabric.table)), choice_(choice) {}
+
+Result<Collectives*> SetRoads::open(const ProcessSet& set) {
+  const auto parked = parked_.find(set.ranks);
+  if (parked != parked_.end()) {
+    auto place = open_.emplace(set.id, std::move(parked->second)).first;
+    parked_.erase(parked);
+    return place->second.collectives.get();
+  }
+  Result<SetRoad> made = build(set);
+  if (!made) return made.status();
+  return open_.emplace(set.id, *std::move(made)).first->second.collectives.get();
+}
+
+void SetRoads::close(const ProcessSet& set) {
+  auto node = open_.extract(set.id);
+  if (!node.empty()) parked_.emplace(set.ranks, std::move(node.mapped()));
+}
+
+Result<SetRoads::SetRoad> SetRoads::build(const ProcessSet& set) {
+  SetRoad made;
+  const bool shares = road_.memory.window != nullptr && choice_ != AlgorithmChoice::kRing &&
+                      lanes_used_ < road_.memory.set_lanes.size();
+  const std::size_t lane = shares ? road_.memory.set_lanes[lanes_used_++] : 0;
+  if (set.place < 0) return made;
+  made.stream = stream_of(set.id);
+  std::vector<int> hosts;
+  for (const int rank : set.ranks) {
+    made.channels.push_back(channels_[made.stream][static_cast<std::size_t>(rank)]);
+    hosts.push_back(host_of_[static_cast<std::size_t>(rank)]);
+  }
+  made.map = std::make_unique<HostMap>(hosts);
+  made.order = std::make_unique<ReductionOrder>(hosts);
+  const Communicator communicator{set.place, set.size(), made.channels, made.order.get(), 0};
+  if (shares) {
+    KOLO_RETURN_IF_ERROR(build_shared(communicator, set, lane, made));
+  } else {
+    made.collectives = std::make_unique<ChannelCollectives>(communicator, choice_);
+  }
+  return made;
+}
+
+Status SetRoads::build_shared(const Communicator& communicator, const ProcessSet& set,
+                              std::size_t lane, SetRoad& made) {
+  KOLO_RETURN_IF_ERROR(road_.memory.window->commit(lane, WindowLane::kBytes));
+  std::vector<int> members;  // as ranks of the window
+  int place = 0;
+  for (std::size_t rank = 0; rank < host_of_.size(); ++rank) {
+    if (host_of_[rank] != host_of_[static_cast<std::size_t>(road_.rank)]) continue;
+    if (set.place_of(static_cast<int>(rank)) >= 0) members.push_back(place);
+    ++place;
+  }
+  made.window = std::make_unique<SubsetWindow>(*road_.memory.window, members);
+  made.collectives = std::make_unique<HostsCollectives>(
+      *made.window, lane, road_.memory.arena.get(), *made.map, communicator);
+  return Status::ok();
+}
+
+std::uint64_t SetRoads::bytes_copied() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [id, road] : open_) {
+    if (road.collectives) bytes += road.collectives->bytes_copied();
+  }
+  for (const auto& [ranks, road] : parked_) {
+    if (road.collectives) bytes += road.collectives->bytes_copied();
+  }
+  return bytes;
+}
+
+}  // namespace kolo::internal

@@ -1,0 +1,57 @@
+// SetRoads: the collectives of the process sets that a job makes, over the road that it has: parts
+// of the same channels and windows.
+//
+// A set runs on one stream, and where hosts share memory on a lane of its own, which was reserved
+// when the ranks met. The lanes of a set that has ended serve the next set of the same ranks; when
+// there are no more, sets use the channels, with the same bits.
+// Threads: the driver. The road and its channels outlive it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/context_road.h"
+#include "core/process_sets.h"
+#include "ops/collectives.h"
+#include "ops/host_map.h"
+#include "transport/subset_window.h"
+
+namespace kolo::internal {
+
+class SetRoads {
+ public:
+  SetRoads(Road& road, const std::vector<std::vector<Channel*>>& channels, AlgorithmChoice choice);
+
+  // Every rank of the job opens and closes the same sets in the same order; who is not in a set
+  // gets null. RESOURCE: no memory for the set's lane.
+  Result<Collectives*> open(const ProcessSet& set);
+  void close(const ProcessSet& set);
+  [[nodiscard]] std::size_t stream_of(std::uint32_t set) const { return set % channels_.size(); }
+  [[nodiscard]] std::uint64_t bytes_copied() const;
+
+ private:
+  struct SetRoad {
+    std::size_t stream = 0;
+    std::vector<Channel*> channels;  // by place in the set
+    std::unique_ptr<HostMap> map;
+    std::unique_ptr<ReductionOrder> order;
+    std::unique_ptr<SubsetWindow> window;
+    std::unique_ptr<Collectives> collectives;  // null: this rank is not in it
+  };
+
+  Result<SetRoad> build(const ProcessSet& set);
+  Status build_shared(const Communicator& communicator, const ProcessSet& set, std::size_t lane,
+                      SetRoad& made);
+
+  Road& road_;
+  const std::vector<std::vector<Channel*>>& channels_;
+  std::vector<int> host_of_;
+  AlgorithmChoice choice_;
+  std::size_t lanes_used_ = 0;
+  std::map<std::uint32_t, SetRoad> open_;
+  std::multimap<std::vector<int>, SetRoad> parked_;  // by ranks
+};
+
+}  // namespace kolo::internal

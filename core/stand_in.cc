@@ -1,0 +1,47 @@
+#include "core/stand_in.h"
+
+#include "core/operation_starter.h"
+#include "core/process_sets.h"
+#include "ops/neutral.h"
+
+namespace kolo::internal {
+namespace {
+
+std::byte* memory_of(RequestState& request, std::size_t elements, DataType dtype) {
+  const std::size_t bytes = std::max<std::size_t>(1, elements * element_bytes(dtype));
+  request.memory.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+  return request.memory.back().get();
+}
+
+}  // namespace
+
+void give_neutral_buffers(RequestState& request) {
+  for (std::size_t i = 0; i < request.unit->tensors.size(); ++i) {
+    const TensorSpec& spec = request.unit->tensors[i];
+    const std::size_t inputs = input_elements(request, i);
+    std::byte* const input = memory_of(request, inputs, spec.dtype);
+    const bool reduces = spec.kind == OpKind::kAllreduce || spec.kind == OpKind::kReduceScatter;
+    if (reduces) fill_neutral(spec.dtype, spec.op, spec.prescale, input, inputs);
+    const bool in_place = spec.kind == OpKind::kAllreduce || spec.kind == OpKind::kBroadcast;
+    std::byte* const output =
+        in_place ? input : memory_of(request, output_elements(request, i), spec.dtype);
+    request.buffers.push_back({input, output});
+  }
+}
+
+void give_output(RequestState& request) {
+  const TensorSpec& spec = request.unit->tensors.front();
+  request.output_count = output_elements(request, 0);
+  request.memory.clear();
+  request.buffers.front().output = memory_of(request, request.output_count, spec.dtype);
+  const std::vector<std::uint64_t>& all = request.counts.front();
+  const auto size = static_cast<std::size_t>(request.set->size());
+  const auto place = static_cast<std::size_t>(request.set->place);
+  const bool by_row = spec.kind == OpKind::kAlltoall;
+  request.output_counts.clear();
+  for (std::size_t from = 0; from < size; ++from) {
+    request.output_counts.push_back(by_row ? all[from * size + place] : all[from]);
+  }
+}
+
+}  // namespace kolo::internal
