@@ -28,22 +28,11 @@
 #include <span>
 #include <vector>
 
-#include "ops/channel_operation.h"
-#include "ops/host_map.h"
-#include "ops/tensor_group.h"
-#include "ops/window/peer_tensors.h"
+#include "ops/hosts/hosts_reduction.h"
 
 namespace kolo::internal {
 
-// What does not change from operation to operation; the caller's.
-struct HostsView {
-  const HostMap* map = nullptr;
-  const ReductionOrder* local = nullptr;   // of this host's ranks
-  const ReductionOrder* across = nullptr;  // of the hosts
-  WindowLane* lane = nullptr;              // of this host's ranks
-};
-
-class AllreduceHosts final : public ChannelOperation {
+class AllreduceHosts final : public HostsReduction {
  public:
   // `input_place`: of a lone tensor in the arena. At least two hosts.
   void start(const Communicator& communicator, const HostsView& view, std::span<const Piece> pieces,
@@ -55,50 +44,35 @@ class AllreduceHosts final : public ChannelOperation {
     Transfer part_send, part_receive, result_send, result_receive;
   };
 
-  bool step() override;
-  void abandoned() override;
+  bool move() override;
+  bool finished() override;
   void reset_exchanges();
-  bool enter();
   bool begin_tiles();
   void post_receives(std::uint64_t tile, std::size_t place);
   bool pack_tile();
   bool reduce_local();
-  void reduce_slice(std::uint64_t tile, std::size_t place);
   void send_parts(std::uint64_t tile, std::size_t place);
   bool combine_next();
   bool publish_results();
   bool pull();
-  bool finished();
 
   [[nodiscard]] Range tile_range(std::uint64_t tile) const;
   [[nodiscard]] Range slice(std::uint64_t tile, int index) const;
-  [[nodiscard]] Range share(std::uint64_t tile, int index, int host) const;
+  [[nodiscard]] Range share(std::uint64_t tile, int index, int of_host) const;
   [[nodiscard]] int slice_index(std::size_t place) const;  // of an own one
   [[nodiscard]] std::size_t segment(std::uint64_t tile, int index) const;
-  [[nodiscard]] Exchange& exchange(std::uint64_t tile, std::size_t place, int host);
+  [[nodiscard]] Exchange& exchange(std::uint64_t tile, std::size_t place, int of_host);
   [[nodiscard]] bool all_done(std::uint64_t tile, Transfer Exchange::*which);
-  [[nodiscard]] std::byte* staged(std::uint64_t tile, std::size_t place, int host) const;
+  [[nodiscard]] std::byte* staged(std::uint64_t tile, std::size_t place, int of_host) const;
   [[nodiscard]] const std::byte* own_partial(std::uint64_t tile, std::size_t place) const;
-  [[nodiscard]] const std::byte* tile_of(int local, std::uint64_t tile, Range range) const;
   [[nodiscard]] std::byte* result(std::uint64_t tile, Range range) const;
-  [[nodiscard]] std::size_t partial_bytes(int host) const;  // of one element
-  [[nodiscard]] std::uint64_t number(std::uint64_t tile) const { return first_tile_ + tile; }
-  [[nodiscard]] std::size_t element() const { return group_.element_size(); }
-  [[nodiscard]] bool alone() const { return lane_->size() == 1; }
+  [[nodiscard]] std::size_t offset_in(std::uint64_t tile, Range range) const {  // in elements
+    return range.begin - tile_range(tile).begin;
+  }
 
-  HostsView view_;
-  WindowLane* lane_ = nullptr;
-  TensorGroup group_;
-  int host_ = 0;
-  int hosts_ = 1;
   int slices_ = 1;         // of a tile
   std::size_t owned_ = 1;  // slices of a tile that are this rank's
   bool small_ = false;
-  bool whole_input_ = false;  // this rank's own tensor is read where it lies, by itself only
-  std::optional<std::size_t> input_place_;
-  PeerTensors peers_;                    // of this host
-  std::vector<unsigned char> partials_;  // by host
-  std::vector<const std::byte*> inputs_;
   std::vector<Exchange> exchanges_;  // [tiles under way][own slices][hosts]
   Staging staging_;
   std::byte* stage_ = nullptr;
@@ -106,8 +80,6 @@ class AllreduceHosts final : public ChannelOperation {
   std::size_t share_bytes_ = 0;
   std::size_t tile_elements_ = 0;
   std::uint64_t tiles_ = 0;
-  std::uint64_t first_tile_ = 0;
-  bool entered_ = false;
   std::uint64_t begun_ = 0;  // tiles whose receives are posted
   std::uint64_t packed_ = 0;
   std::uint64_t reduced_ = 0;   // tiles whose own slices are partials, and sent

@@ -3,8 +3,8 @@
 #include <new>
 #include <optional>
 
-#include "base/check.h"
 #include "ops/hosts/allreduce_hosts.h"
+#include "ops/hosts/reduce_scatter_hosts.h"
 #include "ops/hosts/staged.h"
 
 namespace kolo::internal {
@@ -48,7 +48,9 @@ struct HostsOperations::Members {
   std::vector<Block> send_blocks;
   AllreduceHosts allreduce;
   HostsBroadcast broadcast;
+  ReduceScatterHosts reduce_scatter;
   HostsAllgather allgather;
+  HostsAlltoall alltoall;
   HostsBarrier barrier;
 };
 
@@ -69,14 +71,18 @@ Operation& HostsOperations::start_allreduce(const Communicator& communicator,
                  [&] { m.allreduce.start(communicator, m.view, pieces, reduction, place); });
 }
 
-Operation& HostsOperations::start_reduce_scatter(const Communicator&, const Piece& piece,
+Operation& HostsOperations::start_reduce_scatter(const Communicator& communicator,
+                                                 const Piece& piece,
                                                  std::span<const std::size_t> counts,
                                                  const Reduction& reduction) {
   Members& m = *members_;
   if (m.map.hosts() == 1) {
     return m.local.start_reduce_scatter(m.local_order, piece, counts, reduction);
   }
-  KOLO_CHECK(false);
+  const auto place = m.local.place(piece.input, piece.count * element_bytes(reduction.dtype));
+  return m.start(m.reduce_scatter, [&] {
+    m.reduce_scatter.start(communicator, m.view, piece, counts, reduction, place);
+  });
 }
 
 Operation& HostsOperations::start_allgather(const Communicator& communicator, const void* input,
@@ -90,8 +96,8 @@ Operation& HostsOperations::start_allgather(const Communicator& communicator, co
                  [&] { m.allgather.start(communicator, m.view, m.local, input, output, bytes); });
 }
 
-Operation& HostsOperations::start_alltoall(const Communicator&, const void* input, void* output,
-                                           std::span<const std::size_t> send_bytes,
+Operation& HostsOperations::start_alltoall(const Communicator& communicator, const void* input,
+                                           void* output, std::span<const std::size_t> send_bytes,
                                            std::span<const std::size_t> receive_bytes) {
   Members& m = *members_;
   if (m.map.hosts() == 1) {
@@ -99,7 +105,9 @@ Operation& HostsOperations::start_alltoall(const Communicator&, const void* inpu
     lay_out(receive_bytes, m.blocks);
     return m.local.start_alltoall(input, output, m.send_blocks, m.blocks);
   }
-  KOLO_CHECK(false);
+  return m.start(m.alltoall, [&] {
+    m.alltoall.start(communicator, m.view, m.local, input, output, send_bytes, receive_bytes);
+  });
 }
 
 Operation& HostsOperations::start_broadcast(const Communicator& communicator, int root,

@@ -130,7 +130,7 @@ void HostsAllgather::start(const Communicator& communicator, const HostsView& vi
 Operation* HostsAllgather::next(int stage) {
   if (stage == 0) return &local().start_allgather(input_, output_, ours_);
   if (stage == 1) {
-    exchange_.start(communicator(), map(), output_, blocks_);
+    exchange();
     return &exchange_;
   }
   const auto next = static_cast<std::size_t>(stage - 2);
@@ -140,31 +140,98 @@ Operation* HostsAllgather::next(int stage) {
   return &local().start_broadcast(run.keeper, part, part, run.block.bytes);
 }
 
-void HostsAllgather::Exchange::start(const Communicator& of, const HostMap& map, std::byte* output,
-                                     std::span<const Block> blocks) {
-  begin(of);
-  const int host = map.host(rank());
-  const auto ours = map.ranks(host);
-  const auto block = [&](int of_rank) { return blocks[static_cast<std::size_t>(of_rank)]; };
-  transfers_.assign(2 * static_cast<std::size_t>(size()) * ours.size(), Transfer{.done = true});
-  std::size_t used = 0;
-  for (int h = 0; h < map.hosts(); ++h) {
-    if (h == host || map.owner(host, h) != rank()) continue;
-    const int peer = map.owner(h, host);
-    for (int theirs : map.ranks(h)) {
-      post_receive(peer, transfers_[used++], 0, static_cast<std::size_t>(theirs),
-                   output + block(theirs).offset, block(theirs).bytes);
+void HostsAllgather::exchange() {
+  const int rank = communicator().rank;
+  const auto ours = map().ranks(host());
+  const auto block = [&](int of_rank) { return blocks_[static_cast<std::size_t>(of_rank)]; };
+  exchange_.start(communicator(), 2 * blocks_.size() * ours.size());
+  for (int h = 0; h < map().hosts(); ++h) {
+    if (h == host() || map().owner(host(), h) != rank) continue;
+    const int peer = map().owner(h, host());
+    for (int theirs : map().ranks(h)) {
+      exchange_.receive(peer, static_cast<std::size_t>(theirs), output_ + block(theirs).offset,
+                        block(theirs).bytes);
     }
     for (int own : ours) {
-      post_send(peer, transfers_[used++], 0, static_cast<std::size_t>(own),
-                output + block(own).offset, block(own).bytes);
+      exchange_.send(peer, static_cast<std::size_t>(own), output_ + block(own).offset,
+                     block(own).bytes);
     }
   }
 }
 
-bool HostsAllgather::Exchange::step() {
+void Exchange::start(const Communicator& communicator, std::size_t most_messages) {
+  begin(communicator);
+  transfers_.assign(most_messages, Transfer{.done = true});
+  used_ = 0;
+}
+
+Transfer& Exchange::next() {
+  KOLO_CHECK(used_ < transfers_.size());
+  return transfers_[used_++];
+}
+
+bool Exchange::step() {
   if (std::all_of(transfers_.begin(), transfers_.end(), [](auto& t) { return t.done; })) complete();
   return false;
+}
+
+void HostsAlltoall::start(const Communicator& communicator, const HostsView& view,
+                          WindowOperations& local, const void* input, void* output,
+                          std::span<const std::size_t> send_bytes,
+                          std::span<const std::size_t> receive_bytes) {
+  begin(communicator, view, local);
+  const auto ranks = static_cast<std::size_t>(map().size());
+  KOLO_CHECK(send_bytes.size() == ranks && receive_bytes.size() == ranks);
+  input_ = static_cast<const std::byte*>(input);
+  output_ = static_cast<std::byte*>(output);
+  lay_out(send_bytes, to_);
+  lay_out(receive_bytes, from_);
+  to_ours_.clear();
+  from_ours_.clear();
+  for (int peer : map().ranks(host())) {
+    to_ours_.push_back(to_[static_cast<std::size_t>(peer)]);
+    from_ours_.push_back(from_[static_cast<std::size_t>(peer)]);
+  }
+}
+
+Operation* HostsAlltoall::next(int stage) {
+  if (stage > 0) return nullptr;
+  const int rank = communicator().rank;
+  const int size = communicator().size;
+  exchange_.start(communicator(), 2 * to_.size());
+  for (int i = 1; i < size; ++i) {
+    // Each rank begins with another peer, so that nobody is met by all at once.
+    const int source = (rank + size - i) % size;
+    if (map().host(source) == host()) continue;
+    const Block& block = from_[static_cast<std::size_t>(source)];
+    exchange_.receive(source, 0, output_ + block.offset, block.bytes);
+  }
+  for (int i = 1; i < size; ++i) {
+    const int target = (rank + i) % size;
+    if (map().host(target) == host()) continue;
+    const Block& block = to_[static_cast<std::size_t>(target)];
+    exchange_.send(target, 0, input_ + block.offset, block.bytes);
+  }
+  both_.start(local().start_alltoall(input_, output_, to_ours_, from_ours_), exchange_);
+  return &both_;
+}
+
+void HostsAlltoall::SideBySide::start(Operation& a, Operation& b) {
+  a_ = &a;
+  b_ = &b;
+}
+
+Result<Progress> HostsAlltoall::SideBySide::advance() {
+  const Result<Progress> a = a_->advance();
+  if (!a) return a;
+  const Result<Progress> b = b_->advance();
+  if (!b || *b == *a) return b;
+  return *a == Progress::kMoved || *b == Progress::kMoved ? Progress::kMoved : Progress::kBlocked;
+}
+
+void HostsAlltoall::SideBySide::cancel() {
+  a_->cancel();
+  b_->cancel();
 }
 
 }  // namespace kolo::internal
