@@ -9,15 +9,14 @@ by the trainer's --seed, which is printed.
 """
 import os
 import pathlib
-import re
-import subprocess
 import sys
 import unittest
+
+from jobs import find, run, weights_of
 
 RANKS = (2, 3, 4, 8)
 THRESHOLDS = (0, 64 << 10, 64 << 20)
 SEED = 1
-RUN_TIMEOUT_S = 120
 LEAST_ACCURACY = 0.95
 REPETITIONS = int(os.environ.get("KOLO_TEST_REPETITIONS")
                   or (10 if os.environ.get("KOLO_TEST_LONG") == "1" else 2))
@@ -25,34 +24,6 @@ REPETITIONS = int(os.environ.get("KOLO_TEST_REPETITIONS")
 KOLORUN, DIGITS = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
 MPIEXEC = sys.argv[3]
 LAYOUTS = {"1x4": "a:4", "2x2": "a:2,b:2", "4x1": "a:1,b:1,c:1,d:1"}
-
-
-def run(command):
-    """(exit code, output); an overdue job is asked to end, and then made to."""
-    with subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        try:
-            output, _ = process.communicate(timeout=RUN_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.terminate()  # kolorun ends its ranks
-            try:
-                output, _ = process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                output, _ = process.communicate()
-            output += f"\n(not done after {RUN_TIMEOUT_S} s)"
-        return process.returncode, output
-
-
-def find(pattern, output):
-    match = re.search(pattern, output)
-    if match is None:
-        raise AssertionError(f"no {pattern!r} in the output:\n{output}")
-    return match[1]
-
-
-def weights_of(output):
-    return find(r"weights ([0-9a-f]{16}) ", output)
 
 
 def reference(ranks):

@@ -25,6 +25,7 @@ constexpr bool is_move_only =
     std::is_nothrow_move_constructible_v<T> && !std::is_copy_constructible_v<T>;
 static_assert(is_move_only<kolo::Context> && is_move_only<kolo::Request>);
 static_assert(is_move_only<kolo::Config> && is_move_only<kolo::Group>);
+static_assert(is_move_only<kolo::Ragged<float>>);
 
 #if defined(__cpp_lib_span)
 template <typename... Arguments>
@@ -48,6 +49,18 @@ void kolo_header_cpp(kolo::Context& context, std::vector<float>& data) {
   kolo::Group group = context.group("g");
   group.end_async().wait();
   request.wait();
+  const kolo::ProcessSet set = context.create_process_set({0});
+  const kolo::Options within = kolo::Options().on(set).send_counts({1}).recv_counts({1});
+  context.reduce_scatter(data.data(), data.data(), 1, kolo::Op::sum, within);
+  context.alltoall(data.data(), data.data() + 1, 1, within);
+  context.reduce_scatter_async(data.data(), data.data(), 1, kolo::Op::sum).wait();
+  context.alltoall_async(data.data(), data.data() + 1, 1).wait();
+  const kolo::Ragged<float> rows = context.allgather_ragged(data.data(), data.size());
+  data.assign(rows.begin(), rows.end());
+  context.alltoall_ragged_async(data.data(), 1, within).wait();
+  if (context.join() == context.place(set)) context.destroy_process_set(set);
+  const kolo::ShardSampler sampler(context, data.size(), 1, kolo::Tail::drop);
+  static_cast<void>(sampler.shard(0));
   std::vector<float, kolo::Allocator<float>> shared(3, context.allocator<float>());
 #if defined(__cpp_lib_span)
   context.allreduce(shared, kolo::Op::sum);
