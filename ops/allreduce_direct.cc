@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace kolo::internal {
 namespace {
 
@@ -14,6 +16,28 @@ void AllreduceDirect::start(const Communicator& communicator, std::span<const Pi
                             const Reduction& reduction) {
   begin(communicator);
   group_.start(pieces, reduction, *communicator.order, TensorGroup::Layout::kWhole);
+  gathers_ = true;
+  slices_.clear();
+  for (int owner = 0; owner < size(); ++owner) {
+    slices_.push_back(balanced_slice(group_.elements(), static_cast<std::size_t>(size()),
+                                     static_cast<std::size_t>(owner)));
+  }
+  run();
+}
+
+void AllreduceDirect::start(const Communicator& communicator, const Piece& piece,
+                            std::span<const std::size_t> counts, const Reduction& reduction) {
+  begin(communicator);
+  group_.start({&piece, 1}, reduction, *communicator.order, TensorGroup::Layout::kWhole);
+  gathers_ = false;
+  lay_out(counts, slices_);
+  KOLO_CHECK(counts.size() == static_cast<std::size_t>(size()));
+  KOLO_CHECK(slices_.back().end() == piece.count);
+  group_.limit_output(slices_[static_cast<std::size_t>(rank())].begin);
+  run();
+}
+
+void AllreduceDirect::run() {
   for (TransferWindow* window :
        {&part_sends_, &part_receives_, &result_sends_, &result_receives_}) {
     window->reset(size());
@@ -23,8 +47,7 @@ void AllreduceDirect::start(const Communicator& communicator, std::span<const Pi
   segment_elements_ = segment_bytes(size()) / group_.element_size();
   for (int peer = 0; peer < size(); ++peer) {
     const auto p = static_cast<std::size_t>(peer);
-    const Range slice = balanced_slice(group_.elements(), peers_.size(), p);
-    peers_[p].segments = segment_count(slice.count, segment_elements_);
+    peers_[p].segments = segment_count(slices_[p].count, segment_elements_);
   }
   own_segments_ = peers_[static_cast<std::size_t>(rank())].segments;
   const std::size_t slots = std::min(own_segments_, kSegmentsInFlight);
@@ -38,9 +61,7 @@ void AllreduceDirect::start(const Communicator& communicator, std::span<const Pi
 }
 
 Range AllreduceDirect::segment(int owner, std::size_t index) const {
-  const Range slice =
-      balanced_slice(group_.elements(), peers_.size(), static_cast<std::size_t>(owner));
-  return segment_of(slice, segment_elements_, index);
+  return segment_of(slices_[static_cast<std::size_t>(owner)], segment_elements_, index);
 }
 
 std::byte* AllreduceDirect::staged(int peer, std::size_t segment) const {
@@ -53,7 +74,7 @@ void AllreduceDirect::post_all() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     post_part_sends(peer);
-    post_result_receives(peer);
+    if (gathers_) post_result_receives(peer);
   }
 }
 
@@ -114,7 +135,7 @@ bool AllreduceDirect::reduce_next() {
         peer == rank() ? group_.input(range.begin) : staged(peer, reduced_);
   }
   group_.reduce(range, inputs_, group_.output(range.begin));
-  for (int peer = 0; peer < size(); ++peer) {
+  for (int peer = 0; gathers_ && peer < size(); ++peer) {
     if (peer == rank()) continue;
     post_send(peer, result_sends_.at(peer, reduced_), kResults, reduced_,
               group_.output(range.begin), range.count * group_.element_size());
@@ -128,7 +149,7 @@ bool AllreduceDirect::finished() const {
   for (int peer = 0; peer < size(); ++peer) {
     const PeerProgress& progress = peers_[static_cast<std::size_t>(peer)];
     if (peer != rank() && (progress.parts_sent != progress.segments ||
-                           progress.results_expected != progress.segments)) {
+                           (gathers_ && progress.results_expected != progress.segments))) {
       return false;
     }
   }

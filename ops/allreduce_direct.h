@@ -1,11 +1,14 @@
 // Direct all-reduce: reduce-scatter to the slices' owners, then all-gather, all pairs, overlapped.
+// And the reduce-scatter alone, whose slices are the ranks' blocks.
 //
 //   1. slice s of the line belongs to rank s; segment by segment, send every other owner its part
 //   2. when segment g of this rank's slice is here from everybody, reduce it in the canonical order
 //      into the output
 //   3. send the result to everybody; their results are received straight into the output
+//      (reduce-scatter: not done)
 //
-// Cost: 2 steps; a rank sends and receives 2 (n-1)/n x bytes. Staging: W segments of n-1 peers.
+// Cost: 2 steps; a rank sends and receives 2 (n-1)/n x bytes. Reduce-scatter: 1 step; a rank sends
+// all but its own block, and receives n-1 times that. Staging: W segments of n-1 peers.
 // The bits are those of the one-shot: same order, same kernels.
 //
 // No deadlock. Let reduced(q) be the segments that rank q has reduced of its own slice, W the
@@ -33,6 +36,9 @@ class AllreduceDirect final : public ChannelOperation {
  public:
   void start(const Communicator& communicator, std::span<const Piece> pieces,
              const Reduction& reduction);
+  // A reduce-scatter: counts[r] elements of rank r. See Collectives.
+  void start(const Communicator& communicator, const Piece& piece,
+             std::span<const std::size_t> counts, const Reduction& reduction);
 
  private:
   // How far each half has come with one peer, in segments.
@@ -43,6 +49,7 @@ class AllreduceDirect final : public ChannelOperation {
   };
 
   bool step() override;
+  void run();
   void post_all();
   void post_part_receives();
   void post_part_sends(int peer);
@@ -59,6 +66,8 @@ class AllreduceDirect final : public ChannelOperation {
   std::size_t slot_bytes_ = 0;
   std::vector<const std::byte*> inputs_;
   std::vector<PeerProgress> peers_;
+  std::vector<Range> slices_;  // by owner
+  bool gathers_ = true;        // an all-reduce
   std::size_t segment_elements_ = 0;
   std::size_t own_segments_ = 0;
   std::size_t parts_expected_ = 0;  // own segments whose receives are posted

@@ -16,11 +16,32 @@ void AllreduceRing::start(const Communicator& communicator, std::span<const Piec
   KOLO_CHECK(communicator.size >= 2);
   begin(communicator);
   group_.start(pieces, reduction, *communicator.order, TensorGroup::Layout::kChunked);
-  turns_.resize(kSegmentsInFlight * static_cast<std::size_t>(ring_turns(size())));
+  chunks_.clear();
+  for (int c = 0; c < size(); ++c) chunks_.push_back(group_.chunk(c));
+  run(ring_turns(size()));
+}
+
+void AllreduceRing::start(const Communicator& communicator, const Piece& piece,
+                          std::span<const std::size_t> counts, const Reduction& reduction) {
+  KOLO_CHECK(communicator.size >= 2);
+  begin(communicator);
+  group_.start({&piece, 1}, reduction, *communicator.order, TensorGroup::Layout::kWhole);
+  lay_out(counts, chunks_);
+  KOLO_CHECK(counts.size() == static_cast<std::size_t>(size()));
+  KOLO_CHECK(chunks_.back().end() == piece.count);
+  group_.limit_output(chunks_[static_cast<std::size_t>(rank())].begin);
+  run(ring_reducing_turns(size()));
+}
+
+void AllreduceRing::run(int turns) {
+  turns_of_round_ = turns;
+  turns_.resize(kSegmentsInFlight * static_cast<std::size_t>(turns));
   const std::size_t widest = group_.kernel().accumulator_bytes;
   segment_elements_ = segment_bytes(size()) / widest;
-  rounds_ = segment_count(group_.chunk(0).count, segment_elements_);  // the largest chunk
-  const std::size_t bytes = std::min(segment_elements_, group_.chunk(0).count) * widest;
+  std::size_t largest = 0;
+  for (const Range& chunk : chunks_) largest = std::max(largest, chunk.count);
+  rounds_ = segment_count(largest, segment_elements_);
+  const std::size_t bytes = std::min(segment_elements_, largest) * widest;
   slot_bytes_ = (bytes + 63) / 64 * 64;
   const std::size_t slots = std::min(rounds_, kSegmentsInFlight);
   stage_ = staging_.reserve(slot_bytes_ * slots * static_cast<std::size_t>(size()));
@@ -31,16 +52,16 @@ void AllreduceRing::start(const Communicator& communicator, std::span<const Piec
 }
 
 Range AllreduceRing::segment(int chunk, std::size_t round) const {
-  return segment_of(group_.chunk(chunk), segment_elements_, round);
+  return segment_of(chunks_[static_cast<std::size_t>(chunk)], segment_elements_, round);
 }
 
 AllreduceRing::Turn& AllreduceRing::turn(std::size_t round, int turn) {
-  return turns_[round % kSegmentsInFlight * static_cast<std::size_t>(ring_turns(size())) +
+  return turns_[round % kSegmentsInFlight * static_cast<std::size_t>(turns_of_round_) +
                 static_cast<std::size_t>(turn)];
 }
 
 const AllreduceRing::Turn& AllreduceRing::turn(std::size_t round, int turn) const {
-  return turns_[round % kSegmentsInFlight * static_cast<std::size_t>(ring_turns(size())) +
+  return turns_[round % kSegmentsInFlight * static_cast<std::size_t>(turns_of_round_) +
                 static_cast<std::size_t>(turn)];
 }
 
@@ -53,7 +74,7 @@ std::byte* AllreduceRing::partial(std::size_t round, int index) const {
 void AllreduceRing::post_turn_send(std::size_t round, int index, const std::byte* data,
                                    std::size_t bytes) {
   post_send(right(), turn(round, index).send, kPhase,
-            round * static_cast<std::size_t>(ring_turns(size())) + static_cast<std::size_t>(index),
+            round * static_cast<std::size_t>(turns_of_round_) + static_cast<std::size_t>(index),
             data, bytes);
 }
 
@@ -64,15 +85,14 @@ void AllreduceRing::post_turn_receive(std::size_t round, int index) {
   const std::size_t width = reduces ? group_.kernel().accumulator_bytes : group_.element_size();
   Turn& t = turn(round, index);
   t.receive_posted = true;
-  post_receive(
-      left(), t.receive, kPhase,
-      round * static_cast<std::size_t>(ring_turns(size())) + static_cast<std::size_t>(index), data,
-      range.count * width);
+  post_receive(left(), t.receive, kPhase,
+               round * static_cast<std::size_t>(turns_of_round_) + static_cast<std::size_t>(index),
+               data, range.count * width);
 }
 
 void AllreduceRing::enter(std::size_t round) {
   const int first_result = size() - 1;
-  for (int index = 0; index < ring_turns(size()); ++index) {
+  for (int index = 0; index < turns_of_round_; ++index) {
     turn(round, index) = {.send = {.done = true}, .receive = {.done = true}};
     if (index != first_result) post_turn_receive(round, index);
   }
@@ -88,6 +108,7 @@ void AllreduceRing::enter(std::size_t round) {
 // The first result comes back to the chunk that turn 0 sent.
 void AllreduceRing::post_first_result(std::size_t round) {
   const int first_result = size() - 1;
+  if (first_result >= turns_of_round_) return;
   if (!turn(round, first_result).receive_posted && turn(round, 0).send.done) {
     post_turn_receive(round, first_result);
   }
@@ -96,9 +117,9 @@ void AllreduceRing::post_first_result(std::size_t round) {
 // Uses what turn `index` received. False if a reduction is due that has to wait its turn.
 bool AllreduceRing::handle(std::size_t round, int index, bool& reduced) {
   const Range range = segment(ring_receive_chunk(size(), rank(), index), round);
-  const int last = ring_turns(size()) - 1;
-  const std::byte* data = group_.output(range.begin);
-  std::size_t bytes = range.count * group_.element_size();
+  const int last = turns_of_round_ - 1;
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
   if (ring_turn_reduces(size(), index)) {
     if (reduced) return false;
     reduced = true;
@@ -110,6 +131,10 @@ bool AllreduceRing::handle(std::size_t round, int index, bool& reduced) {
       group_.fold_finish(range, partial(round, index));
     }
   }
+  if (index < last && data == nullptr) {
+    data = group_.output(range.begin);
+    bytes = range.count * group_.element_size();
+  }
   if (index < last) post_turn_send(round, index + 1, data, bytes);
   turn(round, index).handled = true;
   return true;
@@ -118,7 +143,7 @@ bool AllreduceRing::handle(std::size_t round, int index, bool& reduced) {
 bool AllreduceRing::move_round(std::size_t round, bool& reduced) {
   bool moved = false;
   post_first_result(round);
-  for (int index = 0; index < ring_turns(size()); ++index) {
+  for (int index = 0; index < turns_of_round_; ++index) {
     const Turn& t = turn(round, index);
     if (t.handled) continue;
     if (!t.receive_posted || !t.receive.done) break;  // turns come one after the other
@@ -129,7 +154,7 @@ bool AllreduceRing::move_round(std::size_t round, bool& reduced) {
 }
 
 bool AllreduceRing::over(std::size_t round) const {
-  for (int index = 0; index < ring_turns(size()); ++index) {
+  for (int index = 0; index < turns_of_round_; ++index) {
     const Turn& t = turn(round, index);
     if (!t.handled || !t.send.done) return false;
   }

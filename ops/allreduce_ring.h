@@ -1,4 +1,5 @@
-// Ring all-reduce: chunks travel round the ring of ranks, gathering sums, then spreading them.
+// Ring all-reduce: chunks travel round the ring of ranks, gathering sums, then spreading them. And
+// the reduce-scatter, which is its first half with the ranks' blocks as chunks.
 //
 // The line (TensorGroup::Layout::kChunked) has one chunk per rank; every chunk is cut in segments,
 // and segment g of all chunks makes one round of 2(n-1) turns (ops/slices.h). W rounds are in
@@ -7,11 +8,13 @@
 //   2. turns 0 .. n-3: fold this rank's contribution into the partial that came and send it on
 //   3. turn n-2: the partial that came is complete with this rank's contribution: finish (avg,
 //      postscale, rounding) into the output and send the result
-//   4. later turns: results come straight into the output and are sent on
+//   4. later turns (reduce-scatter: none): results come straight into the output and are sent on
 //
 // Cost: 2(n-1) steps; a rank sends and receives 2 (n-1)/n x bytes (16-bit types and averages of
-// integers: their partials are wider). The order of the sum of an element: from rank c, its chunk
-// in its own tensor, upwards round the ring.
+// integers: their partials are wider). Reduce-scatter: n-1 steps; a rank sends every block but its
+// own, and receives every block but that of rank - 1; links are idle in the turns of short blocks.
+// The order of the sum of an element: from rank c + 1, with c its chunk in its own tensor, upwards
+// round the ring to rank c. So equal blocks get the bits of a ring all-reduce.
 //
 // No deadlock. A rank enters round g when its round g - W is over (all its sends and receives are
 // done), and posts every receive of a round on entering it; each has memory of its own, so it waits
@@ -35,6 +38,9 @@ class AllreduceRing final : public ChannelOperation {
   // At least two ranks.
   void start(const Communicator& communicator, std::span<const Piece> pieces,
              const Reduction& reduction);
+  // A reduce-scatter: counts[r] elements of rank r. See Collectives.
+  void start(const Communicator& communicator, const Piece& piece,
+             std::span<const std::size_t> counts, const Reduction& reduction);
 
  private:
   // One turn of one round in progress.
@@ -46,6 +52,7 @@ class AllreduceRing final : public ChannelOperation {
   };
 
   bool step() override;
+  void run(int turns);
   void enter(std::size_t round);
   bool move_round(std::size_t round, bool& reduced);
   bool handle(std::size_t round, int turn, bool& reduced);
@@ -63,7 +70,9 @@ class AllreduceRing final : public ChannelOperation {
   [[nodiscard]] int left() const { return (rank() + size() - 1) % size(); }
 
   TensorGroup group_;
-  std::vector<Turn> turns_;  // [rounds in progress][turns]
+  std::vector<Range> chunks_;  // of the line, by rank
+  std::vector<Turn> turns_;    // [rounds in progress][turns]
+  int turns_of_round_ = 0;
   Staging staging_;
   std::byte* stage_ = nullptr;
   std::size_t slot_bytes_ = 0;

@@ -23,19 +23,21 @@ Operation& ChannelCollectives::start_allreduce(std::uint32_t sequence,
 
 Operation& ChannelCollectives::start_allgather(std::uint32_t sequence, const void* input,
                                                void* output, std::span<const std::size_t> bytes) {
-  return operations_.start_allgather(numbered(sequence), input, output, bytes.front());
+  return operations_.start_allgather(select_by_rank(choice_), numbered(sequence), input, output,
+                                     bytes);
 }
 
-Operation& ChannelCollectives::start_reduce_scatter(std::uint32_t, const Piece&,
-                                                    std::span<const std::size_t>,
-                                                    const Reduction&) {
-  KOLO_CHECK(false);
+Operation& ChannelCollectives::start_reduce_scatter(std::uint32_t sequence, const Piece& piece,
+                                                    std::span<const std::size_t> counts,
+                                                    const Reduction& reduction) {
+  return operations_.start_reduce_scatter(select_by_rank(choice_), numbered(sequence), piece,
+                                          counts, reduction);
 }
 
-Operation& ChannelCollectives::start_alltoall(std::uint32_t, const void*, void*,
-                                              std::span<const std::size_t>,
-                                              std::span<const std::size_t>) {
-  KOLO_CHECK(false);
+Operation& ChannelCollectives::start_alltoall(std::uint32_t sequence, const void* input,
+                                              void* output, std::span<const std::size_t> send_bytes,
+                                              std::span<const std::size_t> receive_bytes) {
+  return operations_.start_alltoall(numbered(sequence), input, output, send_bytes, receive_bytes);
 }
 
 Operation& ChannelCollectives::start_broadcast(std::uint32_t sequence, int root,

@@ -2,12 +2,13 @@
 
 #include <new>
 
-#include "ops/allgather.h"
+#include "ops/allgather_ring.h"
 #include "ops/allreduce_direct.h"
 #include "ops/allreduce_oneshot.h"
 #include "ops/allreduce_ring.h"
 #include "ops/barrier.h"
 #include "ops/broadcast.h"
+#include "ops/pair_exchange.h"
 
 namespace kolo::internal {
 
@@ -32,7 +33,8 @@ struct OperationSet::Members {
   AllreduceOneshot oneshot;
   AllreduceDirect direct;
   AllreduceRing ring;
-  Allgather allgather;
+  PairExchange pairs;
+  AllgatherRing allgather_ring;
   Broadcast broadcast;
   Barrier barrier;
 };
@@ -53,9 +55,33 @@ Operation& OperationSet::start_allreduce(Algorithm algorithm, const Communicator
   return start(members_->oneshot, communicator, pieces, reduction);
 }
 
-Operation& OperationSet::start_allgather(const Communicator& communicator, const void* input,
-                                         void* output, std::size_t input_bytes) {
-  return start(members_->allgather, communicator, input, output, input_bytes);
+Operation& OperationSet::start_reduce_scatter(Algorithm algorithm, const Communicator& communicator,
+                                              const Piece& piece,
+                                              std::span<const std::size_t> counts,
+                                              const Reduction& reduction) {
+  if (communicator.size == 1) {
+    return start(members_->oneshot, communicator, std::span(&piece, 1), reduction);
+  }
+  if (algorithm == Algorithm::kRing) {
+    return start(members_->ring, communicator, piece, counts, reduction);
+  }
+  return start(members_->direct, communicator, piece, counts, reduction);
+}
+
+Operation& OperationSet::start_allgather(Algorithm algorithm, const Communicator& communicator,
+                                         const void* input, void* output,
+                                         std::span<const std::size_t> bytes) {
+  // Two ranks are a ring either way.
+  if (algorithm == Algorithm::kRing && communicator.size > 2) {
+    return start(members_->allgather_ring, communicator, input, output, bytes);
+  }
+  return start(members_->pairs, communicator, input, output, bytes);
+}
+
+Operation& OperationSet::start_alltoall(const Communicator& communicator, const void* input,
+                                        void* output, std::span<const std::size_t> send_bytes,
+                                        std::span<const std::size_t> receive_bytes) {
+  return start(members_->pairs, communicator, input, output, send_bytes, receive_bytes);
 }
 
 Operation& OperationSet::start_broadcast(const Communicator& communicator, int root,

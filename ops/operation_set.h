@@ -28,9 +28,15 @@ class OperationSet {
   // are packed into the fusion buffer and unpacked afterwards. `pieces` is copied.
   Operation& start_allreduce(Algorithm algorithm, const Communicator& communicator,
                              std::span<const Piece> pieces, const Reduction& reduction);
-  // output: [size * input_bytes]; input may be output + rank * input_bytes (in place).
-  Operation& start_allgather(const Communicator& communicator, const void* input, void* output,
-                             std::size_t input_bytes);
+  // By the ring if asked for, else directly. The rest is as in Collectives.
+  Operation& start_reduce_scatter(Algorithm algorithm, const Communicator& communicator,
+                                  const Piece& piece, std::span<const std::size_t> counts,
+                                  const Reduction& reduction);
+  Operation& start_allgather(Algorithm algorithm, const Communicator& communicator,
+                             const void* input, void* output, std::span<const std::size_t> bytes);
+  Operation& start_alltoall(const Communicator& communicator, const void* input, void* output,
+                            std::span<const std::size_t> send_bytes,
+                            std::span<const std::size_t> receive_bytes);
   // input counts on the root only; output everywhere (at the root it may equal input).
   Operation& start_broadcast(const Communicator& communicator, int root, const void* input,
                              void* output, std::size_t bytes);

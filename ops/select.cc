@@ -37,4 +37,8 @@ Algorithm select_allreduce(AlgorithmChoice choice, std::size_t total_bytes, int 
   return total_bytes <= kOneshotSentBytes / peers ? Algorithm::kOneshot : Algorithm::kDirect;
 }
 
+Algorithm select_by_rank(AlgorithmChoice choice) {
+  return choice == AlgorithmChoice::kRing ? Algorithm::kRing : Algorithm::kDirect;
+}
+
 }  // namespace kolo::internal

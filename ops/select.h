@@ -20,5 +20,8 @@ enum class AlgorithmChoice { kAuto, kOneshot, kDirect, kRing };
 // direct give the same bits, so the group's total may decide between them; the ring gives its own,
 // so it is taken only when it was asked for, and then for every size.
 [[nodiscard]] Algorithm select_allreduce(AlgorithmChoice choice, std::size_t total_bytes, int size);
+// For a reduce-scatter or an all-gather: direct or ring. Whatever the sizes, direct has one step,
+// and for a reduce-scatter the bits of an all-reduce that may be either.
+[[nodiscard]] Algorithm select_by_rank(AlgorithmChoice choice);
 
 }  // namespace kolo::internal

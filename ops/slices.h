@@ -40,6 +40,16 @@ constexpr Range balanced_slice(std::size_t elements, std::size_t parts, std::siz
           .count = base + (index < larger ? 1 : 0)};
 }
 
+// counts[r] elements of each rank, close together in rank order.
+inline void lay_out(std::span<const std::size_t> counts, std::vector<Range>& blocks) {
+  blocks.clear();
+  std::size_t begin = 0;
+  for (std::size_t count : counts) {
+    blocks.push_back({begin, count});
+    begin += count;
+  }
+}
+
 constexpr std::size_t segment_count(std::size_t elements, std::size_t segment_elements) {
   return elements / segment_elements + (elements % segment_elements != 0 ? 1 : 0);
 }
@@ -63,11 +73,12 @@ constexpr Range line_slice(Range tile, std::size_t line_elements, std::size_t pa
 
 // The ring of n ranks: in turn t (0 .. 2n-3) a rank sends one chunk to rank + 1 and receives one
 // from rank - 1. Turns 0 .. n-2 scatter partial sums, the others gather results. The sum of chunk c
-// starts at rank c and is complete at rank c - 1.
+// starts at rank c + 1 and is complete at rank c.
 constexpr int ring_turns(int size) { return 2 * (size - 1); }
-constexpr bool ring_turn_reduces(int size, int turn) { return turn < size - 1; }
+constexpr int ring_reducing_turns(int size) { return size - 1; }
+constexpr bool ring_turn_reduces(int size, int turn) { return turn < ring_reducing_turns(size); }
 constexpr int ring_send_chunk(int size, int rank, int turn) {
-  return ((rank - turn) % size + size) % size;
+  return ((rank - 1 - turn) % size + size) % size;
 }
 constexpr int ring_receive_chunk(int size, int rank, int turn) {
   return ring_send_chunk(size, rank, turn + 1);

@@ -31,6 +31,7 @@ void TensorGroup::start(std::span<const Piece> pieces, const Reduction& reductio
     input_ = static_cast<const std::byte*>(pieces_[0].input);
     output_ = static_cast<std::byte*>(pieces_[0].output);
   }
+  output_begin_ = 0;
   copied_runs_ = 0;
   copied_elements_ = 0;
   packing_ = true;

@@ -65,8 +65,10 @@ class TensorGroup {
     return input_ + element * element_bytes_;
   }
   [[nodiscard]] std::byte* output(std::size_t element) const {
-    return output_ + element * element_bytes_;
+    return output_ + (element - output_begin_) * element_bytes_;
   }
+  // The output of the only piece holds no more of the line than what begins with that element.
+  void limit_output(std::size_t begin) { output_begin_ = begin; }
   [[nodiscard]] bool in_place() const { return input_ == output_; }
   // Whether a lone contribution may be sent as a partial without lift().
   [[nodiscard]] bool lift_is_copy() const;
@@ -131,6 +133,7 @@ class TensorGroup {
   std::size_t elements_ = 0;
   const std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;
+  std::size_t output_begin_ = 0;  // the element that lies there
   std::size_t copied_runs_ = 0;
   std::size_t copied_elements_ = 0;  // of run copied_runs_
   bool packing_ = true;

@@ -2,6 +2,7 @@
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
 #include "tests/conformance/loss_suite.h"
+#include "tests/conformance/ragged_suite.h"
 #include "transport/inproc/inproc_channel.h"
 
 namespace kolo::internal {
@@ -33,6 +34,9 @@ INSTANTIATE_TEST_SUITE_P(Inproc, CollectivesSuite,
                          testing::Values(over_channels(plain()), over_channels(faulty())),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Inproc, LossSuite,
+                         testing::Values(over_channels(plain()), over_channels(faulty())),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inproc, RaggedSuite,
                          testing::Values(over_channels(plain()), over_channels(faulty())),
                          [](const auto& test) { return test.param.name; });
 

@@ -173,12 +173,12 @@ inline std::size_t balanced_chunk(std::size_t count, std::size_t chunks, std::si
                                        : larger + (element - larger * (base + 1)) / base;
 }
 
-// The ring's order: from the rank whose chunk the element is in, upwards.
+// The ring's order: upwards from the rank after the one whose chunk the element is in.
 template <typename T>
 std::optional<Work<T>> around(ReduceOp op, const Values<T>& by_rank, std::size_t chunk) {
   const std::size_t n = by_rank.size();
-  std::optional<Work<T>> sum = by_rank[chunk];
-  for (std::size_t i = 1; i < n; ++i) sum = combine<T>(op, sum, by_rank[(chunk + i) % n]);
+  std::optional<Work<T>> sum = by_rank[(chunk + 1) % n];
+  for (std::size_t i = 2; i <= n; ++i) sum = combine<T>(op, sum, by_rank[(chunk + i) % n]);
   return sum;
 }
 

@@ -3,6 +3,7 @@
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
 #include "tests/conformance/loss_suite.h"
+#include "tests/conformance/ragged_suite.h"
 #include "transport/mpi/mpi_channel.h"
 
 namespace kolo::internal {
@@ -40,6 +41,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, ChannelSuite, testing::Values(kRoad),
 INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Mpi, LossSuite, testing::Values(over_channels(kRoad)),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Mpi, RaggedSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

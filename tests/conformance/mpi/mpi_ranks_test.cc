@@ -175,9 +175,10 @@ TEST_F(MpiRanks, AllgatherBroadcastAndBarrier) {
       if (r == rank_) mine = part;
     }
     reference::Bytes gathered(all.size());
-    ASSERT_EQ(
-        end_of(set_.start_allgather(communicator(nullptr), mine.data(), gathered.data(), bytes)),
-        Status::ok());
+    const std::vector<std::size_t> sizes(static_cast<std::size_t>(size_), bytes);
+    ASSERT_EQ(end_of(set_.start_allgather(Algorithm::kDirect, communicator(nullptr), mine.data(),
+                                          gathered.data(), sizes)),
+              Status::ok());
     ASSERT_TRUE(gathered == all) << bytes;
     const int root = static_cast<int>(random_() % static_cast<unsigned>(size_));
     auto sent = reference::random_elements(DataType::kUint8, bytes, random_);

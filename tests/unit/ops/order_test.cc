@@ -186,6 +186,9 @@ TEST(Ring, EveryTurnMatchesAndEverySumIsComplete) {
         const int left = (r + n - 1) % n;
         const int chunk = ring_receive_chunk(n, r, turn);
         EXPECT_EQ(chunk, ring_send_chunk(n, left, turn));
+        if (turn == ring_reducing_turns(n) - 1) {
+          EXPECT_EQ(chunk, r) << "a rank's own sum ends with it";
+        }
         const auto c = static_cast<std::size_t>(chunk);
         auto& mine = next[static_cast<std::size_t>(r)][c];
         const auto& came = held[static_cast<std::size_t>(left)][c];

@@ -65,6 +65,7 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
     data[r].resize(300000);
     out[r].resize(300000 * kRanks);
   }
+  const std::array<std::size_t, kRanks> blocks = {299000, 0, 1000}, equal = {7000, 7000, 7000};
   const auto allreduce = [&](Algorithm algorithm, std::size_t pieces) {
     return [&, algorithm, pieces](OperationSet& set, const Communicator& c) -> Operation& {
       std::array<Piece, 8> list;
@@ -82,9 +83,21 @@ TEST_F(Warm, CollectivesAllocateNothingTheSecondTime) {
     for (Algorithm algorithm : {Algorithm::kOneshot, Algorithm::kDirect, Algorithm::kRing}) {
       for (std::size_t pieces : {1u, 8u}) total += allocations_of(allreduce(algorithm, pieces));
     }
+    for (Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      total += allocations_of([&](OperationSet& set, const Communicator& c) -> Operation& {
+        const auto r = static_cast<std::size_t>(c.rank);
+        const Piece piece{.input = data[r].data(), .output = out[r].data(), .count = 300000};
+        return set.start_reduce_scatter(algorithm, c, piece, blocks,
+                                        {DataType::kFloat16, ReduceOp::kSum});
+      });
+      total += allocations_of([&](OperationSet& set, const Communicator& c) -> Operation& {
+        const auto r = static_cast<std::size_t>(c.rank);
+        return set.start_allgather(algorithm, c, data[r].data(), out[r].data(), blocks);
+      });
+    }
     total += allocations_of([&](OperationSet& set, const Communicator& c) -> Operation& {
       const auto r = static_cast<std::size_t>(c.rank);
-      return set.start_allgather(c, data[r].data(), out[r].data(), data[r].size() * 2);
+      return set.start_alltoall(c, data[r].data(), out[r].data(), equal, equal);
     });
     total += allocations_of([&](OperationSet& set, const Communicator& c) -> Operation& {
       auto& mine = data[static_cast<std::size_t>(c.rank)];
