@@ -1,6 +1,10 @@
 #include "coordinator/frame.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "coordinator/messages.pb.h"
+#include "coordinator/personal_counts.h"
 #include "coordinator/slot_board.h"
 
 namespace kolo::internal {
@@ -8,7 +12,6 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxDims = 64;
-constexpr std::uint64_t kMaxBytes = PTRDIFF_MAX;  // of one tensor, as every rank checks it
 
 Status malformed(const char* what) {
   return invalid_argument(std::string("malformed control frame: ") + what);
@@ -24,6 +27,9 @@ void put(const TensorSpec& spec, wire::Tensor& out) {
   for (const std::int64_t dim : spec.shape) out.add_shape(dim);
   out.set_prescale(spec.prescale);
   out.set_postscale(spec.postscale);
+  out.mutable_counts()->Add(spec.counts.begin(), spec.counts.end());
+  out.mutable_receive_counts()->Add(spec.receive_counts.begin(), spec.receive_counts.end());
+  out.set_open(spec.open);
 }
 
 void put(const Unit& unit, wire::Unit& out) {
@@ -54,6 +60,10 @@ void put(const Run& run, wire::Run& out) {
     for (const std::string& payload : order.payloads) unit.add_payloads(payload);
     if (order.slot) unit.set_slot(*order.slot + 1);
     unit.set_inlined(order.inlined);
+    unit.set_new_set(order.new_set);
+    for (const auto& counts : order.counts) {
+      unit.add_counts()->mutable_values()->Add(counts.begin(), counts.end());
+    }
   }
   for (const auto& cut : run.cuts) {
     wire::Cut& places = *out.add_cuts();
@@ -99,6 +109,36 @@ bool get_ranks(const Repeated& from, std::vector<int>& ranks) {
   return true;
 }
 
+Status check_counts(const TensorSpec& spec) {
+  const bool by_rank = spec.kind == OpKind::kAllgather || spec.kind == OpKind::kReduceScatter ||
+                       spec.kind == OpKind::kAlltoall;
+  const bool sent = spec.kind == OpKind::kAlltoall && !spec.counts.empty();
+  if ((!by_rank && !spec.counts.empty()) || (!sent && !spec.receive_counts.empty()) ||
+      (spec.open && (spec.kind != OpKind::kAllgather || !spec.counts.empty()))) {
+    return malformed("counts of an operation that has none");
+  }
+  if (!can_be_held(spec.counts, spec.dtype) || !can_be_held(spec.receive_counts, spec.dtype)) {
+    return malformed("too many elements");
+  }
+  return Status::ok();
+}
+
+// The shape of a unit about a process set: its ranks, or its id.
+Status check_set_change(const TensorSpec& spec) {
+  const auto in_order = [&] {
+    return std::adjacent_find(spec.shape.begin(), spec.shape.end(), std::greater_equal<>()) ==
+           spec.shape.end();
+  };
+  if (spec.shape.empty() || spec.shape.front() < 0) return malformed("a process set of nothing");
+  if (spec.kind == OpKind::kCreateSet && (spec.shape.back() >= kMaxRanks || !in_order())) {
+    return malformed("the ranks of a process set");
+  }
+  if (spec.kind == OpKind::kDestroySet && (spec.shape.size() != 1 || spec.shape[0] > UINT32_MAX)) {
+    return malformed("the id of a process set");
+  }
+  return Status::ok();
+}
+
 // A refused submission is told as it came: its numbers may be anything.
 Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   TensorSpec spec;
@@ -111,17 +151,24 @@ Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   spec.op = static_cast<ReduceOp>(from.op());
   spec.root = from.root();
   spec.count = from.count();
-  if (!refused && from.shape_size() > kMaxDims) return malformed("too many dimensions");
+  const int most_dims = spec.kind == OpKind::kCreateSet ? kMaxRanks : kMaxDims;
+  if (!refused && from.shape_size() > most_dims) return malformed("too many dimensions");
 
   if (!refused && !(is_valid(spec.dtype) && is_valid(spec.op))) {
     return malformed("unknown dtype or op");
   }
-  if (!refused && spec.count > kMaxBytes / element_bytes(spec.dtype)) {
+  if (!refused && spec.count > kTensorBytesMax / element_bytes(spec.dtype)) {
     return malformed("too many elements");
   }
   spec.shape.assign(from.shape().begin(), from.shape().end());
   spec.prescale = from.prescale();
   spec.postscale = from.postscale();
+  spec.counts.assign(from.counts().begin(), from.counts().end());
+  spec.receive_counts.assign(from.receive_counts().begin(), from.receive_counts().end());
+  spec.open = from.open();
+  if (refused) return spec;
+  KOLO_RETURN_IF_ERROR(check_counts(spec));
+  if (is_set_change(spec.kind)) KOLO_RETURN_IF_ERROR(check_set_change(spec));
   return spec;
 }
 
@@ -136,6 +183,10 @@ Result<UnitPtr> get(const wire::Unit& from) {
   for (const wire::Tensor& tensor : from.tensors()) {
     Result<TensorSpec> spec = get(tensor, !unit->invalid.empty());
     if (!spec) return spec.status();
+    const bool alone = !unit->group && unit->key.process_set == 0;
+    if (unit->invalid.empty() && is_set_change(spec->kind) && !alone) {
+      return malformed("a new process set inside of another unit");
+    }
     unit->tensors.push_back(*std::move(spec));
   }
   if (unit->tensors.size() != 1 && !unit->group)
@@ -180,6 +231,10 @@ Result<Run> get(const wire::Run& from) {
     if (unit.slot() > SlotBoard::kSlotsMax) return malformed("slot");
     if (unit.slot() > 0) order.slot = unit.slot() - 1;
     order.inlined = unit.inlined();
+    order.new_set = unit.new_set();
+    for (const wire::Counts& counts : unit.counts()) {
+      order.counts.emplace_back(counts.values().begin(), counts.values().end());
+    }
     run.units.push_back(std::move(order));
   }
   for (const wire::Cut& cut : from.cuts()) {

@@ -9,18 +9,22 @@ bool fuse(const FusionItem& a, const FusionItem& b) {
   static const std::vector<int> kNone;
   const auto& absent_a = a.absent == nullptr ? kNone : *a.absent;
   const auto& absent_b = b.absent == nullptr ? kNone : *b.absent;
-  return a.process_set == b.process_set && a.dtype == b.dtype && a.op == b.op &&
-         absent_a == absent_b;
+  const bool alike =
+      a.kind == OpKind::kBroadcast ? a.root == b.root : a.dtype == b.dtype && a.op == b.op;
+  return a.process_set == b.process_set && a.kind == b.kind && alike && absent_a == absent_b;
 }
 
 }  // namespace
 
 FusionItem fusion_item(std::uint32_t process_set, const TensorSpec& spec) {
   return {.bytes = spec.count * element_bytes(spec.dtype),
-          .fusible = spec.kind == OpKind::kAllreduce,
+          .fusible = spec.kind == OpKind::kBroadcast ||
+                     (spec.kind == OpKind::kAllreduce && spec.op != ReduceOp::kAdasum),
           .process_set = process_set,
+          .kind = spec.kind,
           .dtype = spec.dtype,
-          .op = spec.op};
+          .op = spec.op,
+          .root = spec.root};
 }
 
 std::span<const std::uint32_t> FusionPlanner::assign(std::span<const FusionItem> items) {

@@ -20,8 +20,10 @@ struct FusionItem {
   std::uint64_t bytes = 0;
   bool fusible = false;  // else it stands alone
   std::uint32_t process_set = 0;
+  OpKind kind = OpKind::kAllreduce;
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  std::int32_t root = 0;
   const std::vector<int>* absent = nullptr;  // joined ranks; null: none
 };
 
@@ -32,9 +34,10 @@ class FusionPlanner {
   explicit FusionPlanner(const FusionOptions& options) : options_(options) {}
 
   // The number of each item's cut; cuts are numbered in the order of their first members.
-  // All-reduces fuse when process set, dtype, op and absent ranks are equal, also past items in
-  // between that do not fit; larger tensors and everything else stand alone. Valid until the next
-  // call; allocates nothing once warm.
+  // All-reduces fuse when process set, dtype, op and absent ranks are equal, but for Adasum;
+  // broadcasts when process set, root and absent ranks are, whatever their dtypes. Also past items
+  // in between that do not fit. Larger tensors and everything else stand alone. Valid until the
+  // next call; allocates nothing once warm.
   std::span<const std::uint32_t> assign(std::span<const FusionItem> items);
   [[nodiscard]] std::uint32_t cuts() const { return cuts_; }  // of the last assign()
 

@@ -27,6 +27,7 @@ void Leader::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
 Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
   if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
+  if (unit != nullptr && topology_.has_ended(unit->key.process_set)) return Status::ok();
   if (unit == nullptr || !topology_.in_set(unit->key.process_set, rank)) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
                                        ". All ranks must run the same kolo"};
@@ -152,6 +153,7 @@ void Leader::observe(const Item& item) {
       }
       streaming_.erase(unit->key);
       told_.erase(unit->key);
+      if (const std::uint32_t ended = ended_set(*unit); ended != 0) forget_set(ended);
     }
   } else if (const auto* failure = std::get_if<Failure>(&item)) {
     forget(*failure);
@@ -167,6 +169,14 @@ void Leader::observe(const Item& item) {
   } else if (const auto* done = std::get_if<JoinDone>(&item)) {
     joined_.erase(done->process_set);
   }
+}
+
+void Leader::forget_set(std::uint32_t process_set) {
+  const auto is_of_set = [&](const UnitKey& key) { return key.process_set == process_set; };
+  table_.forget_set(process_set);
+  std::erase_if(streaming_, is_of_set);
+  std::erase_if(told_, [&](const auto& told) { return is_of_set(told.first); });
+  joined_.erase(process_set);
 }
 
 // The unit has failed on some ranks: what the others of this host submit, or have submitted, of it

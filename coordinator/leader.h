@@ -53,6 +53,7 @@ class Leader {
   void stream(const UnitKey& key);
   void tell(const Variant& variant);
   void forget(const Failure& failure);
+  void forget_set(std::uint32_t process_set);
   [[nodiscard]] std::vector<int> local_ranks(std::uint32_t process_set) const;
   [[nodiscard]] bool is_told(int rank, const UnitKey& key) const;
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "coordinator/personal_counts.h"
 
 namespace kolo::internal {
 namespace {
@@ -181,11 +182,17 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   planned.unit = order.unit;
   planned.absent = order.absent;
   planned.payloads = order.payloads;
+  planned.new_set = order.new_set;
+  planned.counts = order.counts;
   if (order.id != 0) KOLO_RETURN_IF_ERROR(learn(order, planned.unit));
   const UnitKey& key = planned.unit->key;
   if (!topology_.has_set(key.process_set)) return bad_order("an unknown process set");
   if (!topology_.in_set(key.process_set, rank_) || closed_.contains(key.process_set)) {
     return Status::ok();  // not for this rank; it keeps its places in the cuts
+  }
+  const std::vector<int>& ranks = topology_.ranks_of_set(key.process_set);
+  if (!counts_fit(order.counts, *planned.unit, ranks.size())) {
+    return bad_order("counts that do not fit " + unit_text(*planned.unit));
   }
   if (contains(order.absent, rank_)) return Status::ok();
   const auto pending = pending_.find(key);
@@ -193,8 +200,16 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
     return bad_order("a run of " + unit_text(*planned.unit) +
                      ", which this rank has not submitted");
   }
-  KOLO_RETURN_IF_ERROR(
-      check_payloads(order, *pending->second.unit, topology_.ranks_of_set(key.process_set)));
+  KOLO_RETURN_IF_ERROR(check_payloads(order, *pending->second.unit, ranks));
+  if (!order.counts.empty()) {
+    const auto place = std::ranges::lower_bound(ranks, rank_) - ranks.begin();
+    planned.unit = pending->second.unit;  // with our own numbers
+    if (!counts_fit(order.counts, *planned.unit, ranks.size()) ||
+        !counts_tell(order.counts, *planned.unit, static_cast<std::size_t>(place))) {
+      return bad_order("other counts of " + unit_text(*planned.unit) +
+                       " than this rank has submitted");
+    }
+  }
   planned.ticket = pending->second.ticket;
   finish_pending(key);
   return Status::ok();
@@ -284,20 +299,38 @@ std::uint64_t Member::count_run(std::uint32_t process_set) {
   return ++runs_[process_set];
 }
 
-std::vector<Ticket> Member::give_up(const std::function<bool(std::uint32_t)>& concerned) {
-  std::vector<Ticket> tickets;
+std::vector<Finished> Member::give_up(const std::function<bool(std::uint32_t)>& concerned,
+                                      const std::function<Status(const Unit&)>& why) {
+  std::vector<Finished> given_up;
+  const auto end = [&](Ticket ticket, const Unit& unit) {
+    if (ticket != 0) given_up.push_back({ticket, why(unit)});
+  };
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (!concerned(it->first.process_set)) {
       ++it;
       continue;
     }
-    if (it->second.ticket != 0) tickets.push_back(it->second.ticket);
-    for (const Waiting& waiting : it->second.behind) {
-      if (waiting.ticket != 0) tickets.push_back(waiting.ticket);
-    }
+    end(it->second.ticket, *it->second.unit);
+    for (const Waiting& waiting : it->second.behind) end(waiting.ticket, *waiting.unit);
     it = pending_.erase(it);
   }
-  return tickets;
+  return given_up;
+}
+
+Result<std::vector<Finished>> Member::end_set(std::uint32_t process_set) {
+  const auto known = id_of_.lower_bound({process_set, {}});
+  if (known != id_of_.end() && known->first.process_set == process_set) {
+    return bad_order("the end of a process set that has known units");
+  }
+  joining_.erase(process_set);
+  closed_.erase(process_set);
+  return give_up([&](std::uint32_t set) { return set == process_set; },
+                 [&](const Unit& unit) {
+                   return aborted("process set " + std::to_string(process_set) +
+                                  " was destroyed while " + unit_text(unit) +
+                                  " was missing on other ranks. Wait for every operation of a set "
+                                  "before any rank destroys it");
+                 });
 }
 
 }  // namespace kolo::internal

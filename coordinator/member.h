@@ -67,7 +67,11 @@ class Member {
   Status apply(const Item& item, std::optional<Plan>& plan, std::vector<Finished>& finished);
 
   // All submissions not yet ordered, in sets for which `concerned`; they are forgotten.
-  std::vector<Ticket> give_up(const std::function<bool(std::uint32_t set)>& concerned);
+  std::vector<Finished> give_up(const std::function<bool(std::uint32_t set)>& concerned,
+                                const std::function<Status(const Unit&)>& why);
+  // The ordered stream has come to the end of the set: what is given up. INTERNAL when units of it
+  // are still known by number.
+  Result<std::vector<Finished>> end_set(std::uint32_t process_set);
 
   // What there is to publish since the last call: facts, toggles, joins, expiries.
   [[nodiscard]] Frame take_report() { return std::exchange(report_, {}); }
@@ -78,6 +82,7 @@ class Member {
   std::uint64_t count_run(std::uint32_t process_set);
   // Runs of this set are not for us any more: its members leave.
   void close_set(std::uint32_t process_set) { closed_.insert(process_set); }
+  void forget_runs(std::uint32_t process_set) { runs_.erase(process_set); }
 
  private:
   // Waits behind refused submissions of its name; only the last may be other than refused.

@@ -24,9 +24,28 @@ std::string op_of(const Unit& unit, std::size_t i) {
   if (!is_valid(op)) return "op " + std::to_string(static_cast<int>(op));
   return std::string(reduce_op_name(op));
 }
-std::string shape_of(const Unit& unit, std::size_t i) { return shape_text(unit.tensors[i].shape); }
+// "(3,4)", "none"; those of an all-to-all are each rank's own affair, but all have some or none.
+std::string counts_of(const Unit& unit, std::size_t i) {
+  const TensorSpec& spec = unit.tensors[i];
+  if (spec.counts.empty()) return "none";
+  if (spec.is_personal()) return "some";
+  return shape_text({spec.counts.begin(), spec.counts.end()});
+}
+std::string allocate_of(const Unit& unit, std::size_t i) {
+  return unit.tensors[i].open ? "yes" : "no";
+}
+// Without the first dimension where that is each rank's own affair.
+std::string shape_of(const Unit& unit, std::size_t i) {
+  const TensorSpec& spec = unit.tensors[i];
+  std::string text = shape_text(spec.shape);
+  if (spec.is_personal() && !spec.shape.empty()) {
+    text.replace(1, text.find_first_of(",)") - 1, "*");
+  }
+  return text;
+}
 std::string count_of(const Unit& unit, std::size_t i) {
-  return std::to_string(unit.tensors[i].count);
+  const TensorSpec& spec = unit.tensors[i];
+  return spec.is_personal() ? "*" : std::to_string(spec.count);
 }
 std::string root_of(const Unit& unit, std::size_t i) {
   return std::to_string(unit.tensors[i].root);
@@ -49,6 +68,8 @@ constexpr Attribute kAttributes[] = {
     {"operation", kind_of},
     {"dtype", dtype_of},
     {"op", op_of},
+    {"allocate", allocate_of},
+    {"counts by rank", counts_of},
     {"shape", shape_of},
     {"count", count_of},
     {"root", root_of},
@@ -105,14 +126,44 @@ std::string first_difference(const std::vector<Variant>& variants) {
       if (text.empty()) continue;
       const std::string member =
           first.group ? "member '" + first.tensors[i].name + "': " : std::string();
-      return member + attribute.name + " differs: " + text;
+      const bool ranks = first.tensors[i].kind == OpKind::kCreateSet &&
+                         std::string_view(attribute.name) == "shape";
+      return member + (ranks ? "ranks" : attribute.name) + " differs: " + text;
     }
   }
   return {};
 }
 
 std::string name_of(const Unit& unit) {
-  return unit.numbered ? "operation number " + unit.key.name.substr(1) : "'" + unit.key.name + "'";
+  const bool set_change = !unit.group && is_set_change(unit.tensors.front().kind);
+  if (set_change) return unit_text(unit);
+  return (unit.numbered ? "operation " : "") + name_text(unit);
+}
+
+// What a rank that has joined would have to give to this tensor, and has not; else empty.
+std::string lacking(const TensorSpec& spec, const std::vector<int>& absent) {
+  const std::string joined = ranks_text(absent) + (absent.size() == 1 ? " has" : " have") +
+                             " joined";
+  switch (spec.kind) {
+    case OpKind::kAllreduce:
+    case OpKind::kReduceScatter:
+      if (spec.op != ReduceOp::kProd || spec.prescale == 1.0) return {};
+      return joined + ", and no input times prescale is neutral to a product. Use prescale 1";
+    case OpKind::kAllgather:
+      if (spec.open) return {};
+      return joined + " and cannot give rows. Gather before joining, or with allocate";
+    case OpKind::kAlltoall:
+      return joined + " and cannot send blocks. Exchange before joining";
+    case OpKind::kBroadcast:
+      if (std::find(absent.begin(), absent.end(), spec.root) == absent.end()) return {};
+      return "its root, rank " + std::to_string(spec.root) +
+             ", has joined and has nothing to send. Choose another root";
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet:
+      return joined + " the world and cannot call it. Call it before joining, or after";
+    case OpKind::kBarrier: break;
+  }
+  return {};
 }
 
 }  // namespace
@@ -139,16 +190,8 @@ Status check_agreement(const PendingUnit& pending) {
 Status check_absent(const Unit& unit, const std::vector<int>& absent) {
   if (absent.empty()) return Status::ok();
   for (const TensorSpec& spec : unit.tensors) {
-    const bool root_absent = spec.kind == OpKind::kBroadcast &&
-                             std::find(absent.begin(), absent.end(), spec.root) != absent.end();
-    if (root_absent) {
-      return invalid_argument(unit_text(unit) + ": its root, rank " + std::to_string(spec.root) +
-                              ", has joined and has nothing to send. Choose another root");
-    }
-    if (spec.kind == OpKind::kAllgather) {
-      return invalid_argument(unit_text(unit) + ": " + ranks_text(absent) +
-                              " joined and cannot give rows. Gather before joining");
-    }
+    const std::string why = lacking(spec, absent);
+    if (!why.empty()) return invalid_argument(unit_text(unit) + ": " + why);
   }
   return Status::ok();
 }

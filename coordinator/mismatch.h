@@ -8,8 +8,9 @@
 
 namespace kolo::internal {
 
-// OK when there is one valid variant. Else MISMATCH: the first attribute that differs (operation,
-// group membership, dtype, op, shape, root, scales), every value with its ranks, and the cure.
+// OK when the variants are valid and differ in nothing but what is each rank's own affair. Else
+// MISMATCH: the first attribute that differs (group membership, operation, dtype, op, counts, shape,
+// root, scales), every value with its ranks, and the cure.
 [[nodiscard]] Status check_agreement(const PendingUnit& pending);
 
 // Whether the unit can run while `absent` ranks have joined: INVALID_ARGUMENT where an absent rank

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "coordinator/set_orders.h"
 
 namespace kolo::internal {
 namespace {
@@ -32,6 +33,12 @@ void append_report(Frame&& report, Frame& out) {
   append(std::move(report.expired), out.expired);
 }
 
+Status bad_frame(int from, const char* what) {
+  return {StatusCode::kInternal, "control frame from rank " + std::to_string(from) +
+                                     " breaks the protocol: " + what +
+                                     ". All ranks must run the same kolo"};
+}
+
 // Whether the root can have ordered this: ids and process sets of one host are its leader's.
 bool crosses_hosts(const Item& item, const Topology& topology) {
   const auto set_crosses = [&](std::uint32_t set) {
@@ -55,12 +62,13 @@ bool crosses_hosts(const Item& item, const Topology& topology) {
 Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
                        const SequencerOptions& options, const HostSlots& slots)
     : topology_(std::move(topology)),
+      followed_(topology_),
       rank_(rank),
       leader_(topology_.leader_of(rank)),
       host_ranks_(topology_.ranks_of_host(topology_.host_of(rank))),
       leaders_(topology_.leaders()),
       membership_(generation),
-      member_(topology_, rank, slots.user),
+      member_(followed_, rank, slots.user),
       board_(slots.board) {
   if (leader_ == rank_) {
     leader_role_ =
@@ -76,12 +84,22 @@ Negotiator::Negotiator(Topology topology, int rank, std::uint64_t generation,
   }
 }
 
-// The context is whole, and all ranks of the unit's process set are there.
-Status Negotiator::check_open(const Unit& unit) const {
+// The context is whole, the process set is this rank's, and all its ranks are there.
+Status Negotiator::check_open(std::uint32_t process_set, const std::string& what) const {
   KOLO_RETURN_IF_ERROR(membership_.broken());
+  const std::string set = "process set " + std::to_string(process_set);
+  if (!followed_.has_set(process_set)) {
+    return invalid_argument(what + ": there is no " + set +
+                            (followed_.has_ended(process_set) ? " any more" : "") +
+                            ". Submit between kolo_pset_create and kolo_pset_destroy");
+  }
+  if (!followed_.in_set(process_set, rank_)) {
+    return invalid_argument(what + ": rank " + std::to_string(rank_) + " is not in " + set +
+                            ". Submit on its ranks only");
+  }
   for (const int rank : membership_.left()) {
-    if (topology_.in_set(unit.key.process_set, rank)) {
-      return aborted(unit_text(unit) + ": rank " + std::to_string(rank) +
+    if (followed_.in_set(process_set, rank)) {
+      return aborted(what + ": rank " + std::to_string(rank) +
                      " has shut its context down. Submit before any rank calls kolo_shutdown");
     }
   }
@@ -90,17 +108,21 @@ Status Negotiator::check_open(const Unit& unit) const {
 
 Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
                           std::optional<std::string> payload) {
-  KOLO_RETURN_IF_ERROR(check_open(*unit));
+  KOLO_RETURN_IF_ERROR(check_open(unit->key.process_set, unit_text(*unit)));
   return member_.submit(ticket, std::move(unit), deadline, std::move(payload));
 }
 
 void Negotiator::refuse(UnitPtr unit) {
-  if (!check_open(*unit)) return;
+  if (!check_open(unit->key.process_set, unit_text(*unit))) return;
   // A duplicate means that the name is taken by a live submission: nothing to tell.
   static_cast<void>(member_.submit(0, std::move(unit), kNever).is_ok());
 }
 
-void Negotiator::join(std::uint32_t process_set) { member_.join(process_set); }
+bool Negotiator::join(std::uint32_t process_set) {
+  if (!check_open(process_set, "join")) return false;
+  member_.join(process_set);
+  return true;
+}
 
 void Negotiator::abort(const std::string& reason) {
   hear({Notice::Kind::kAbort, rank_, reason, {}}, rank_);
@@ -123,11 +145,7 @@ void Negotiator::fail(const Status& cause) {
 // Whether a peer that knows the protocol can have sent this. A member speaks of itself, the leader
 // of another host to the root of the ranks of its host, and orders come from above.
 Status Negotiator::check_frame(int from, const Frame& frame) const {
-  const auto bad = [from](const char* what) {
-    return Status(StatusCode::kInternal, "control frame from rank " + std::to_string(from) +
-                                             " breaks the protocol: " + what +
-                                             ". All ranks must run the same kolo");
-  };
+  const auto bad = [from](const char* what) { return bad_frame(from, what); };
   const bool reports = !frame.facts.empty() || !frame.payloads.empty() || !frame.toggles.empty() ||
                        !frame.joined.empty() || !frame.expired.empty();
   const bool from_member = leader_ == rank_ && topology_.leader_of(from) == rank_;
@@ -136,16 +154,13 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
   const bool from_above =
       from != rank_ && (from == leader_ || (leader_ == rank_ && from == Topology::kRoot));
   if (!frame.items.empty() && !from_above) return bad("an order from the wrong rank");
-  const auto is_roots = [this](const Item& item) { return crosses_hosts(item, topology_); };
-  if (leader_ == rank_ && !std::all_of(frame.items.begin(), frame.items.end(), is_roots)) {
-    return bad("an order of the root about one host");
-  }
 
   const auto speaks_of = [&](int rank) {
     if (from_member) return rank == from;
     return rank < topology_.size() && topology_.host_of(rank) == topology_.host_of(from);
   };
   const auto known = [&](std::uint32_t set, int rank) {
+    if (topology_.has_ended(set)) return true;  // it comes too late, and is dropped
     return speaks_of(rank) && topology_.has_set(set) && topology_.in_set(set, rank) &&
            (from_member || !topology_.is_host_only(set));
   };
@@ -190,8 +205,12 @@ Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
     if (!membership_.broken().is_ok()) break;
     if (leader_ != rank_ && board_ != nullptr) {
       hold(item);
+    } else if (leader_ != rank_) {
+      KOLO_RETURN_IF_ERROR(follow(item));
+    } else if (crosses_hosts(item, topology_)) {
+      KOLO_RETURN_IF_ERROR(merge(item, true, now));
     } else {
-      KOLO_RETURN_IF_ERROR(leader_ == rank_ ? merge(item, true) : follow(item));
+      return bad_frame(from, "an order of the root about one host");
     }
   }
   for (const Notice& notice : frame->notices) hear(notice, from);
@@ -246,6 +265,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Fact& fact : report.facts) {
+    if (topology_.has_ended(fact.unit->key.process_set)) continue;
     if (topology_.is_host_only(fact.unit->key.process_set)) {
       host_sequencer_->add(self, fact.unit, now);
     } else {
@@ -260,6 +280,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Joined& joined : report.joined) {
+    if (topology_.has_ended(joined.process_set)) continue;
     if (topology_.is_host_only(joined.process_set)) {
       host_sequencer_->add_joined(joined.process_set, from, now);
     } else {
@@ -267,6 +288,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Expiry& expiry : report.expired) {
+    if (topology_.has_ended(expiry.key.process_set)) continue;
     if (topology_.is_host_only(expiry.key.process_set)) {
       host_sequencer_->expire(expiry.key, from, now, SlotMark::of(expiry.mark));
     } else {
@@ -284,6 +306,7 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
   }
   for (const Fact& fact : report.facts) {
     if (fact.unit) {
+      if (topology_.has_ended(fact.unit->key.process_set)) continue;
       root_sequencer_->add(fact.ranks, fact.unit, now);
     } else {
       KOLO_RETURN_IF_ERROR(root_sequencer_->add_toggle(fact.ranks, {fact.id, fact.parity}, now));
@@ -293,9 +316,11 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
     KOLO_RETURN_IF_ERROR(root_sequencer_->add_host_toggle(host, toggle, now));
   }
   for (const Joined& joined : report.joined) {
+    if (topology_.has_ended(joined.process_set)) continue;
     root_sequencer_->add_joined(joined.process_set, joined.rank, now);
   }
   for (const Expiry& expiry : report.expired) {
+    if (topology_.has_ended(expiry.key.process_set)) continue;
     root_sequencer_->expire(expiry.key, expiry.rank, now);
   }
   return Status::ok();
@@ -303,6 +328,10 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
 
 // The host's sequence, as every rank of the host sees it.
 Status Negotiator::follow(const Item& item) {
+  KOLO_RETURN_IF_ERROR(learn_sets(item, followed_));
+  if (const std::uint32_t ended = ended_set(item); ended != 0) {
+    KOLO_RETURN_IF_ERROR(end_set(ended));
+  }
   std::optional<Plan> plan;
   std::vector<Finished> finished;
   KOLO_RETURN_IF_ERROR(member_.apply(item, plan, finished));
@@ -311,14 +340,21 @@ Status Negotiator::follow(const Item& item) {
     actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
   }
   const auto* done = std::get_if<JoinDone>(&item);
-  if (done != nullptr && topology_.in_set(done->process_set, rank_)) {
+  if (done != nullptr && followed_.in_set(done->process_set, rank_)) {
     actions_.emplace_back(JoinEnded{done->process_set, done->last_rank});
   }
   return Status::ok();
 }
 
 // A step of the root's or of our own sequencer: to the members of this host, and to ourselves.
-Status Negotiator::merge(const Item& item, bool from_root) {
+Status Negotiator::merge(const Item& item, bool from_root, Nanos now) {
+  KOLO_RETURN_IF_ERROR(learn_sets(item, topology_));
+  const std::uint32_t ended = ended_set(item);
+  if (ended != 0 && from_root) {
+    for (const Item& before : host_sequencer_->end_set(ended, now)) {
+      KOLO_RETURN_IF_ERROR(merge(before, false, now));
+    }
+  }
   if (board_ == nullptr) {
     KOLO_RETURN_IF_ERROR(follow(item));
   } else {
@@ -330,6 +366,7 @@ Status Negotiator::merge(const Item& item, bool from_root) {
   for (const int rank : host_ranks_) {
     if (rank != rank_) frame_to(rank).items.push_back(item);
   }
+  if (ended != 0) topology_.end_process_set(ended);
   return Status::ok();
 }
 
@@ -350,9 +387,7 @@ void Negotiator::hear(const Notice& notice, int from) {
           : aborted("rank " + std::to_string(notice.rank) + " ended the context: " + notice.text);
   if (!membership_.break_with(cause)) return;
   spread(notice, from);
-  for (const Ticket ticket : member_.give_up([](std::uint32_t) { return true; })) {
-    actions_.emplace_back(Finish{ticket, cause});
-  }
+  give_up([](std::uint32_t) { return true; }, cause);
   actions_.emplace_back(Broken{cause});
 }
 
@@ -361,16 +396,26 @@ void Negotiator::rank_leaves(const Notice& notice) {
       aborted("rank " + std::to_string(notice.rank) +
               " has shut its context down. Wait for every operation on all ranks before any rank "
               "calls kolo_shutdown");
-  const auto concerned = [&](std::uint32_t set) { return topology_.in_set(set, notice.rank); };
-  for (const Ticket ticket : member_.give_up(concerned)) {
-    actions_.emplace_back(Finish{ticket, cause});
-  }
-  for (const std::uint32_t set : topology_.set_ids()) {
-    if (!concerned(set) || !topology_.in_set(set, rank_)) continue;
-    member_.close_set(set);
+  const auto concerned = [&](std::uint32_t set) { return followed_.in_set(set, notice.rank); };
+  give_up(concerned, cause);
+  const auto leave = [&](std::uint32_t set) {
     const auto runs = notice.through.find(set);
     const std::uint64_t through = runs == notice.through.end() ? 0 : runs->second;
     actions_.emplace_back(RankLeft{notice.rank, set, through, cause});
+  };
+  for (const std::uint32_t set : followed_.set_ids()) {
+    if (!concerned(set) || !followed_.in_set(set, rank_)) continue;
+    member_.close_set(set);
+    leave(set);
+  }
+  for (const auto& [set, ranks] : ended_) {
+    if (std::ranges::binary_search(ranks, notice.rank)) leave(set);
+  }
+}
+
+void Negotiator::give_up(const std::function<bool(std::uint32_t)>& concerned, const Status& cause) {
+  for (Finished& one : member_.give_up(concerned, [&](const Unit&) { return cause; })) {
+    actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
   }
 }
 
@@ -426,13 +471,13 @@ bool Negotiator::route_once(Nanos now) {
       for (const int rank : leaders_) {
         if (rank != rank_) frame_to(rank).items.push_back(item);
       }
-      KOLO_CHECK(merge(item, true).is_ok());
+      KOLO_CHECK(merge(item, true, now).is_ok());
     }
   }
   if (host_sequencer_) {
     for (const Item& item : host_sequencer_->drain(now)) {
       moved = true;
-      if (membership_.broken().is_ok()) KOLO_CHECK(merge(item, false).is_ok());
+      if (membership_.broken().is_ok()) KOLO_CHECK(merge(item, false, now).is_ok());
     }
   }
   return moved;

@@ -9,6 +9,9 @@
 //
 // The leader merges the root's stream with its own host-only runs into the host's sequence.
 //
+// Process sets come and go with the stream: each role knows a set from the order that makes it until
+// it has dealt with the one that ends it. What is reported of it later is dropped.
+//
 // Where the ranks of the host share a slot board, that sequence is its log: known units stand in it
 // by slot, and everything else as "an item that comes by frame". Then nothing is followed before
 // the log says so: follow_log().
@@ -16,6 +19,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -86,7 +90,8 @@ class Negotiator {
                 std::optional<std::string> payload = std::nullopt);
   // Tells the others of a submission that was refused here, so that theirs fails too.
   void refuse(UnitPtr unit);
-  void join(std::uint32_t process_set);
+  // False: it cannot, as submit() would say of an operation of that set; nothing follows.
+  bool join(std::uint32_t process_set);
   void abort(const std::string& reason);
   void goodbye();
 
@@ -122,13 +127,15 @@ class Negotiator {
   [[nodiscard]] const Status& broken() const { return membership_.broken(); }
 
  private:
-  Status check_open(const Unit& unit) const;
+  Status check_open(std::uint32_t process_set, const std::string& what) const;
   Status check_frame(int from, const Frame& frame) const;
   Status take_member_report(int from, const Frame& report, Nanos now);
   Status take_host_report(int from, const Frame& report, Nanos now);
   Status follow(const Item& item);
-  Status merge(const Item& item, bool from_root);
+  Status merge(const Item& item, bool from_root, Nanos now);
+  Status end_set(std::uint32_t process_set);
   void hear(const Notice& notice, int from);
+  void give_up(const std::function<bool(std::uint32_t)>& concerned, const Status& cause);
   void spread(const Notice& notice, int except);
   void rank_leaves(const Notice& notice);
   bool route_once(Nanos now);
@@ -140,7 +147,8 @@ class Negotiator {
   void hold(const Item& item);
   void append_markers();
 
-  Topology topology_;
+  Topology topology_;  // as far as the order has passed here; a member's stays as it was
+  Topology followed_;  // as far as this rank has followed
   int rank_;
   int leader_;
   std::vector<int> host_ranks_;  // of this rank's host
@@ -166,6 +174,8 @@ class Negotiator {
     std::uint64_t items = 0;
   };
   std::deque<Leaving> leaving_;
+  // The process sets that ended last, whose operations may still run: some, for who leaves.
+  std::deque<std::pair<std::uint32_t, std::vector<int>>> ended_;
   std::uint64_t items_held_ = 0;      // ever
   std::uint64_t items_followed_ = 0;  // of them
   std::deque<Item> held_;             // by frame; followed when the log says so

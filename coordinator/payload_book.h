@@ -28,19 +28,36 @@ struct Payload {
   std::string bytes;
 };
 
-// Whether that many bytes are what `rank` contributes to the unit: a single tensor, of which only
-// the root of a broadcast has something to give.
-[[nodiscard]] inline bool payload_fits(const Unit& unit, int rank, std::size_t bytes) {
+// Whether bytes of this unit may travel with the word that it is ready: a single tensor of which
+// every rank gives `count` elements, or one of them does, and all that it takes to have the result.
+[[nodiscard]] inline bool has_payloads(const Unit& unit) {
   if (unit.group) return false;
+  const TensorSpec& spec = unit.tensors.front();
+  switch (spec.kind) {
+    case OpKind::kAllreduce: return spec.op != ReduceOp::kAdasum;
+    case OpKind::kAllgather: return !spec.open && spec.counts.empty();
+    case OpKind::kBroadcast:
+    case OpKind::kBarrier: return true;
+    case OpKind::kReduceScatter:  // each rank gives `count` elements for every rank
+    case OpKind::kAlltoall:       // the same
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: break;
+  }
+  return false;
+}
+
+// Whether that many bytes are what `rank` contributes to the unit; only the root of a broadcast has
+// something to give.
+[[nodiscard]] inline bool payload_fits(const Unit& unit, int rank, std::size_t bytes) {
+  if (!has_payloads(unit)) return false;
   const TensorSpec& spec = unit.tensors.front();
   const bool contributes = spec.kind != OpKind::kBroadcast || spec.root == rank;
   return bytes == (contributes ? spec.count * element_bytes(spec.dtype) : 0);
 }
 
-// Whether every rank's contribution is that small, so that it may travel with the word that it is
-// ready.
+// Whether they do: they are few, and the unit comes again.
 [[nodiscard]] inline bool payload_may_travel(const Unit& unit) {
-  if (unit.group || unit.numbered) return false;
+  if (!has_payloads(unit) || !unit.is_cacheable()) return false;
   const TensorSpec& spec = unit.tensors.front();
   return spec.count <= kPayloadBytesMax / element_bytes(spec.dtype);
 }

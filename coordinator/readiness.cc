@@ -6,18 +6,7 @@
 namespace kolo::internal {
 
 bool PendingUnit::has(int rank) const {
-  return std::any_of(variants.begin(), variants.end(), [rank](const Variant& variant) {
-    return std::binary_search(variant.ranks.begin(), variant.ranks.end(), rank);
-  });
-}
-
-std::vector<int> PendingUnit::present() const {
-  std::vector<int> ranks;
-  for (const Variant& variant : variants) {
-    ranks.insert(ranks.end(), variant.ranks.begin(), variant.ranks.end());
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
+  return std::binary_search(present.begin(), present.end(), rank);
 }
 
 std::vector<int> PendingUnit::present_by(std::uint64_t id) const {
@@ -39,7 +28,9 @@ bool ReadinessTable::add(int rank, const UnitPtr& unit, std::uint64_t id, Nanos 
   auto [it, is_new] = pending_.try_emplace(unit->key);
   PendingUnit& pending = it->second;
   if (is_new) pending.first_seen = now;
-  if (pending.has(rank)) return false;
+  const auto place = std::lower_bound(pending.present.begin(), pending.present.end(), rank);
+  if (place != pending.present.end() && *place == rank) return false;
+  pending.present.insert(place, rank);
   for (Variant& variant : pending.variants) {
     if (variant.id == id && (variant.unit == unit || *variant.unit == *unit)) {
       variant.ranks.insert(std::upper_bound(variant.ranks.begin(), variant.ranks.end(), rank),
@@ -68,6 +59,10 @@ std::optional<PendingUnit> ReadinessTable::take(const UnitKey& key) {
   PendingUnit pending = std::move(it->second);
   pending_.erase(it);
   return pending;
+}
+
+void ReadinessTable::forget_set(std::uint32_t process_set) {
+  std::erase_if(pending_, [&](const auto& entry) { return entry.first.process_set == process_set; });
 }
 
 const PendingUnit* ReadinessTable::find(const UnitKey& key) const {

@@ -20,11 +20,11 @@ struct Variant {
 
 struct PendingUnit {
   std::vector<Variant> variants;
+  std::vector<int> present;  // the ranks of all variants, ascending
   Nanos first_seen{0};
   bool ready = false;  // complete, and about to be ordered
 
   [[nodiscard]] bool has(int rank) const;
-  [[nodiscard]] std::vector<int> present() const;  // ascending
   [[nodiscard]] std::vector<int> present_by(std::uint64_t id) const;
   [[nodiscard]] std::vector<int> missing(const std::vector<int>& expected) const;
 };
@@ -38,6 +38,7 @@ class ReadinessTable {
   // True the first time: it stays in the table until taken, so that facts heard again are levels.
   bool set_ready(const UnitKey& key);
   std::optional<PendingUnit> take(const UnitKey& key);
+  void forget_set(std::uint32_t process_set);
   [[nodiscard]] const PendingUnit* find(const UnitKey& key) const;
   [[nodiscard]] const std::map<UnitKey, PendingUnit>& all() const { return pending_; }
 

@@ -35,4 +35,13 @@ std::optional<ResponseCache::Cached> ResponseCache::victim() const {
   return order_.back();
 }
 
+std::vector<ResponseCache::Cached> ResponseCache::of_set(std::uint32_t process_set) const {
+  std::vector<Cached> cached;
+  for (auto it = by_key_.lower_bound({process_set, {}});
+       it != by_key_.end() && it->first.process_set == process_set; ++it) {
+    cached.push_back(*it->second);
+  }
+  return cached;
+}
+
 }  // namespace kolo::internal

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "coordinator/unit.h"
 
@@ -31,6 +32,7 @@ class ResponseCache {
   void erase(std::uint64_t id);
   // The least recently ordered unit, while over capacity.
   [[nodiscard]] std::optional<Cached> victim() const;
+  [[nodiscard]] std::vector<Cached> of_set(std::uint32_t process_set) const;
   [[nodiscard]] std::size_t size() const { return order_.size(); }
 
  private:

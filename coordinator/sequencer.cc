@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "coordinator/mismatch.h"
+#include "coordinator/personal_counts.h"
 
 namespace kolo::internal {
 namespace {
@@ -30,6 +31,7 @@ void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) 
 Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now) {
   if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
+  if (unit != nullptr && topology_.has_ended(unit->key.process_set)) return Status::ok();
   if (unit == nullptr) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
                                        ". All ranks must run the same kolo"};
@@ -52,7 +54,8 @@ Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos no
 
 Status Sequencer::add_host_toggle(int host, Toggle toggle, Nanos now) {
   std::vector<int> ranks;
-  if (const UnitPtr unit = toggles_.unit_of(toggle.id)) {
+  const UnitPtr unit = toggles_.unit_of(toggle.id);
+  if (unit != nullptr && !topology_.has_ended(unit->key.process_set)) {
     ranks = topology_.ranks_of_set(unit->key.process_set);
     std::erase_if(ranks, [&](int rank) { return topology_.host_of(rank) != host; });
   }
@@ -147,7 +150,7 @@ void Sequencer::fail_late(const UnitKey& key, const std::string& cause) {
   for (const int rank : missing) ++owed->second.ranks[rank];
   if (is_new) owed_order_.push_back(key);
   if (const auto* cached = cache_.find(key)) evict(*cached, &pending, failures_);
-  failures_.emplace_back(Failure{key, pending.present(), std::move(status)});
+  failures_.emplace_back(Failure{key, pending.present, std::move(status)});
   while (owed_order_.size() > kMaxOwed) {
     owed_.erase(owed_order_.front());
     owed_order_.pop_front();
@@ -193,6 +196,39 @@ void Sequencer::evict(ResponseCache::Cached cached, const PendingUnit* pending,
                   pending == nullptr ? std::vector<int>{} : pending->present_by(cached.id));
 }
 
+// What the order says of an agreed unit beside its place.
+Status Sequencer::place(UnitOrder& order, const PendingUnit& pending) {
+  const std::vector<int>& ranks = topology_.ranks_of_set(order.unit->key.process_set);
+  KOLO_RETURN_IF_ERROR(check_agreement(pending));
+  KOLO_RETURN_IF_ERROR(check_absent(*order.unit, order.absent));
+  const bool known = pending.variants.size() == 1 && pending.variants.front().id != 0;
+  if (known) return Status::ok();
+  Result<OrderCounts> counts = gather_counts(pending, ranks);
+  if (!counts) return counts.status();
+  order.counts = *std::move(counts);
+  if (order.unit->group) return Status::ok();
+  const TensorSpec& spec = order.unit->tensors.front();
+  if (spec.kind == OpKind::kCreateSet) {
+    if (spec.shape.back() >= topology_.size()) {
+      return invalid_argument(unit_text(*order.unit) + ": rank " +
+                              std::to_string(spec.shape.back()) +
+                              " does not exist. Name ranks of this job");
+    }
+    newest_set_ = std::max(newest_set_, topology_.newest_set()) + 1;
+    order.new_set = newest_set_;
+  }
+  if (spec.kind == OpKind::kDestroySet) {
+    const auto id = static_cast<std::uint32_t>(spec.shape.front());
+    const bool ends_already = std::ranges::any_of(
+        set_ends_, [&](const UnitOrder& end) { return ended_set(*end.unit) == id; });
+    if (id == 0 || !topology_.has_set(id) || ends_already) {
+      return invalid_argument(unit_text(*order.unit) +
+                              ": there is no such process set. Destroy each set once");
+    }
+  }
+  return Status::ok();
+}
+
 // One ready unit: a failure (to `before`), or a member of `run`.
 void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) {
   const UnitPtr unit = pending.variants.front().unit;
@@ -200,18 +236,22 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
       0, unit, false, pending.missing(topology_.ranks_of_set(unit->key.process_set)), {}};
   const ResponseCache::Cached* cached = cache_.find(unit->key);
   KOLO_CHECK(with_slot(unit->key) == nullptr);  // a fact of it has closed the slot
-  Status status = check_agreement(pending);
-  if (status) status = check_absent(*unit, unit_order.absent);
+  Status status = place(unit_order, pending);
   if (!status) {
     if (cached != nullptr) evict(*cached, &pending, before);
-    before.emplace_back(Failure{unit->key, pending.present(), std::move(status)});
+    before.emplace_back(Failure{unit->key, pending.present, std::move(status)});
     return;
   }
   if (cached != nullptr && *cached->unit != *unit) {  // agreed on something new
     evict(*cached, &pending, before);
     cached = nullptr;
   }
-  if (cached == nullptr && cache_.enabled() && !unit->numbered) {
+  if (ended_set(*unit) != 0) {
+    set_ends_.push_back(std::move(unit_order));
+    return;
+  }
+  const bool cacheable = cache_.enabled() && unit->is_cacheable();
+  if (cached == nullptr && cacheable && unit->key.process_set != ending_) {
     introduce(unit_order);
   } else if (cached != nullptr) {
     auto payloads = payloads_.take(cached->id, topology_.ranks_of_set(unit->key.process_set));
@@ -269,16 +309,25 @@ void Sequencer::evict_over_capacity(std::vector<Item>& items, Nanos now) {
   }
 }
 
-std::vector<Item> Sequencer::drain(Nanos now) {
-  std::vector<Item> items = std::exchange(failures_, {});
+void Sequencer::order_ready(std::vector<Item>& items, Nanos now) {
   Run run;
   for (const UnitKey& key : std::exchange(ready_, {})) order(*table_.take(key), run, items);
-  if (!run.units.empty()) {
-    run.cuts = plan_fusion(run.units, options_.fusion);
-    items.emplace_back(std::move(run));
-    evict_over_capacity(items, now);
+  if (run.units.empty()) return;
+  run.cuts = plan_fusion(run.units, options_.fusion);
+  items.emplace_back(std::move(run));
+  evict_over_capacity(items, now);
+}
+
+std::vector<Item> Sequencer::drain(Nanos now) {
+  std::vector<Item> items = std::exchange(failures_, {});
+  order_ready(items, now);
+  end_joins(items);
+  for (std::size_t i = 0; i < set_ends_.size(); ++i) {  // another may become ready meanwhile
+    const UnitOrder end = set_ends_[i];
+    end_set(ended_set(*end.unit), items, now);
+    items.emplace_back(Run{{end}, {}});
   }
-  for (const JoinDone& done : std::exchange(join_ends_, {})) items.emplace_back(done);
+  set_ends_.clear();
   return items;
 }
 

@@ -7,7 +7,9 @@
 //   1. A fact by id counts only if its parity differs from the last ordered one (else it is stale).
 //   2. A unit is ready when every rank of its process set has submitted it or has joined.
 //   3. Ready units are checked for agreement: the first disagreement fails the unit on all ranks.
-//   4. drain() plans all that became ready since the last drain, in the order it became ready.
+//   4. drain() plans all that became ready since the last drain, in the order it became ready; what
+//      ends process sets comes last. A set ends with its slots closed, what is complete ordered, its
+//      ids evicted, and all else of it forgotten: every rank gives that up where the order says so.
 //
 // On a host whose ranks share a slot board, a cached unit gets a slot and is then ordered there,
 // without facts. When a fact of it comes all the same (another signature, a refusal, a time limit)
@@ -15,6 +17,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -65,6 +68,8 @@ class Sequencer {
   void tick(Nanos now);
 
   [[nodiscard]] std::vector<Item> drain(Nanos now);
+  // Another sequencer ends the set here: what comes before that in the stream.
+  [[nodiscard]] std::vector<Item> end_set(std::uint32_t process_set, Nanos now);
   // All ranks have followed that many of this sequencer's evictions.
   void acknowledge(std::uint64_t evictions) { toggles_.acknowledge(evictions); }
   [[nodiscard]] std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
@@ -76,6 +81,10 @@ class Sequencer {
   void check_complete(const UnitKey& key);
   [[nodiscard]] std::vector<int> expected_ranks(std::uint32_t process_set) const;
   void order(PendingUnit pending, Run& run, std::vector<Item>& before);
+  Status place(UnitOrder& order, const PendingUnit& pending);
+  void order_ready(std::vector<Item>& items, Nanos now);
+  void end_joins(std::vector<Item>& items);
+  void end_set(std::uint32_t process_set, std::vector<Item>& items, Nanos now);
   [[nodiscard]] std::uint32_t slot_id_of(const PendingUnit& pending, int rank) const;
   void fail_late(const UnitKey& key, const std::string& cause);
   [[nodiscard]] const ResponseCache::Cached* with_slot(const UnitKey& key) const;
@@ -95,6 +104,9 @@ class Sequencer {
   std::vector<UnitKey> ready_;  // in the table still
   std::vector<Item> failures_;
   std::vector<JoinDone> join_ends_;
+  std::vector<UnitOrder> set_ends_;  // units that end process sets
+  std::uint32_t newest_set_ = 0;     // ever ordered here
+  std::optional<std::uint32_t> ending_;  // the set that is about to end: of it nothing is cached
   std::map<std::uint32_t, std::set<int>> joined_;
   // Ranks whose next submissions of a unit belong to ones that have failed already on the others.
   struct Owed {

@@ -1,4 +1,5 @@
-// Who is where, and which ranks form a process set. Fixed for one membership generation.
+// Who is where, and which ranks form a process set. Ranks and hosts are fixed for one membership
+// generation; process sets come and go.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,17 @@ class Topology {
     sets_[0] = std::move(world);
   }
 
-  // Every rank must add the same sets. `ranks` ascending.
-  void add_process_set(std::uint32_t id, std::vector<int> ranks) { sets_[id] = std::move(ranks); }
+  // Every rank must add the same sets. `ranks` ascending. Ids are never used twice.
+  void add_process_set(std::uint32_t id, std::vector<int> ranks) {
+    newest_set_ = std::max(newest_set_, id);
+    sets_[id] = std::move(ranks);
+  }
+  void end_process_set(std::uint32_t id) { sets_.erase(id); }
+  [[nodiscard]] std::uint32_t newest_set() const { return newest_set_; }
+  // There was such a set.
+  [[nodiscard]] bool has_ended(std::uint32_t set) const {
+    return set <= newest_set_ && !sets_.contains(set);
+  }
 
   [[nodiscard]] int size() const { return static_cast<int>(host_of_.size()); }
   [[nodiscard]] int host_of(int rank) const { return host_of_.at(static_cast<std::size_t>(rank)); }
@@ -87,6 +97,7 @@ class Topology {
  private:
   std::vector<int> host_of_;
   std::map<std::uint32_t, std::vector<int>> sets_;
+  std::uint32_t newest_set_ = 0;  // ever added
 };
 
 }  // namespace kolo::internal

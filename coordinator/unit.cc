@@ -6,9 +6,15 @@ namespace kolo::internal {
 
 bool Unit::is_cacheable() const {
   return !numbered && std::none_of(tensors.begin(), tensors.end(), [](const TensorSpec& spec) {
-    return spec.is_personal() || spec.kind == OpKind::kCreateSet ||
-           spec.kind == OpKind::kDestroySet;
+    return spec.is_personal() || is_set_change(spec.kind);
   });
+}
+
+std::uint32_t ended_set(const Unit& unit) {
+  if (unit.group) return 0;
+  const TensorSpec& spec = unit.tensors.front();
+  if (spec.kind != OpKind::kDestroySet || spec.shape.empty()) return 0;
+  return static_cast<std::uint32_t>(spec.shape.front());
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -19,12 +25,18 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + ")";
 }
 
+std::string name_text(const Unit& unit) {
+  const std::string& name = unit.key.name;
+  const bool set_change = !unit.tensors.empty() && is_set_change(unit.tensors.front().kind);
+  if (set_change) return "'" + name.substr(name.find(':') + 1) + "'";
+  return unit.numbered ? "number " + name.substr(1) : "'" + name + "'";
+}
+
 std::string unit_text(const Unit& unit) {
   const std::string what = unit.group             ? "group"
                            : unit.tensors.empty() ? "operation"
                                                   : std::string(op_kind_name(unit.tensors[0].kind));
-  if (unit.numbered) return what + " number " + unit.key.name.substr(1);
-  return what + " '" + unit.key.name + "'";
+  return what + " " + name_text(unit);
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

@@ -12,6 +12,13 @@
 
 namespace kolo::internal {
 
+inline constexpr std::uint64_t kTensorBytesMax = PTRDIFF_MAX;  // as every rank checks it
+
+// Operations of the world that change which process sets there are.
+[[nodiscard]] constexpr bool is_set_change(OpKind kind) {
+  return kind == OpKind::kCreateSet || kind == OpKind::kDestroySet;
+}
+
 struct TensorSpec {
   std::string name;  // inside a group; the unit's own name for a single tensor
   OpKind kind = OpKind::kAllreduce;
@@ -60,8 +67,12 @@ struct Unit {
 };
 using UnitPtr = std::shared_ptr<const Unit>;  // shared by cache, table and plans; immutable
 
+// The process set that the unit ends; 0: none.
+[[nodiscard]] std::uint32_t ended_set(const Unit& unit);
 // "(100,2560)"; "()" for a scalar.
 [[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
+// "'g'", "number 17"; of a new process set or one that ends, what comes after "#pset:" or the like.
+[[nodiscard]] std::string name_text(const Unit& unit);
 // "allreduce 'g'", "group 'G'", "allreduce number 17".
 [[nodiscard]] std::string unit_text(const Unit& unit);
 // "rank 0", "ranks 0, 2, 5", with "and 93 more" after ten.

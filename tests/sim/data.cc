@@ -20,7 +20,8 @@ T combine(ReduceOp op, T a, T b) {
     case ReduceOp::kMax: return std::max(a, b);
     case ReduceOp::kMin: return std::min(a, b);
     case ReduceOp::kSum:
-    case ReduceOp::kAvg: break;
+    case ReduceOp::kAvg:
+    case ReduceOp::kAdasum: break;
   }
   return a + b;
 }
@@ -110,9 +111,8 @@ Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec, bool
 }
 
 std::optional<std::string> payload_of(int op, int rank, const Unit& unit, bool inexact) {
-  if (unit.group || unit.numbered) return std::nullopt;
+  if (!payload_may_travel(unit)) return std::nullopt;
   const TensorSpec& spec = unit.tensors.front();
-  if (spec.count * element_bytes(spec.dtype) > kPayloadBytesMax) return std::nullopt;
   if (spec.kind == OpKind::kBroadcast && spec.root != rank) return std::string();
   const Words words = input_of(op, rank, 0, spec, inexact);
   return std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(words[0]));
@@ -178,6 +178,10 @@ Words gathered_result(const TensorSpec& spec, const std::vector<std::string>& pa
     case OpKind::kAllgather: gathered.allgather(result.data(), bytes, contributions); break;
     case OpKind::kBroadcast: gathered.broadcast(result.data(), bytes, contributions[root]); break;
     case OpKind::kBarrier: break;
+    case OpKind::kReduceScatter:
+    case OpKind::kAlltoall:
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: KOLO_CHECK(false);  // they have no payloads
   }
   return result;
 }

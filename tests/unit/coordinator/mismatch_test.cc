@@ -102,7 +102,7 @@ TEST(Mismatch, AbsentRanksCannotGiveRowsOrBeTheRoot) {
   const Status rows =
       check_absent(single(spec_of("r", {2}, DataType::kFloat32, OpKind::kAllgather)), {1, 2});
   EXPECT_EQ(rows.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(rows.text(), HasSubstr("ranks 1, 2 joined"));
+  EXPECT_THAT(rows.text(), HasSubstr("ranks 1, 2 have joined"));
   EXPECT_THAT(check_absent(single(broadcast(1)), {1}).text(), HasSubstr("its root, rank 1"));
 }
 

@@ -113,7 +113,7 @@ TEST(ReadinessTable, FactsHeardAgainChangeNothing) {
   ASSERT_TRUE(taken.has_value());
   EXPECT_EQ(taken->variants.size(), 2u);
   EXPECT_EQ(taken->first_seen, 5ns);
-  EXPECT_EQ(taken->present(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(taken->present, (std::vector<int>{0, 1}));
   EXPECT_FALSE(table.take(key).has_value());
 }
 
