@@ -47,7 +47,7 @@ struct Tensor {
 // job is over.
 inline void broadcast_parameters(Context& context, std::span<const Tensor> parameters, int root = 0,
                                  ProcessSet set = {}) {
-  check(kolo_group_begin(context.handle(), nullptr));
+  check(kolo_group_begin(context.handle(), "parameters"));
   // The group is closed whatever happens: one with a refused member is refused, on all ranks.
   std::exception_ptr refusal;
   for (const Tensor& parameter : parameters) {
