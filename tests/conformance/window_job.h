@@ -18,10 +18,10 @@ namespace kolo::internal {
 
 enum class TensorsIn { kHeap, kArena, kEither };
 
-// The windows of one host's ranks, an arena and a lane on each.
+// The windows of one host's ranks, an arena and lanes on each.
 class WindowHost {
  public:
-  WindowHost(int size, bool arenas) {
+  WindowHost(int size, bool arenas, std::size_t lanes = 1) {
     constexpr std::size_t kSegmentBytes = std::size_t{1} << 30;  // pages appear when touched
     auto made = make_inproc_windows(size, kSegmentBytes);
     if (!made) {
@@ -30,18 +30,23 @@ class WindowHost {
     }
     windows_ = std::move(*made);
     for (auto& window : windows_) {
-      const auto offset = window->carve(WindowLane::kBytes);
-      if (!offset) {
-        ADD_FAILURE() << offset.status().to_string();
-        return;
+      std::vector<std::size_t>& offsets = offsets_.emplace_back();
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        const auto offset = window->carve(WindowLane::kBytes);
+        if (!offset) {
+          ADD_FAILURE() << offset.status().to_string();
+          return;
+        }
+        offsets.push_back(*offset);
       }
-      offsets_.push_back(*offset);
       if (arenas) arenas_.push_back(std::make_unique<Arena>(*window));
     }
   }
 
   [[nodiscard]] Window& window(std::size_t local) { return *windows_[local]; }
-  [[nodiscard]] std::size_t lane_offset(std::size_t local) const { return offsets_[local]; }
+  [[nodiscard]] std::size_t lane_offset(std::size_t local, std::size_t lane = 0) const {
+    return offsets_[local][lane];
+  }
   [[nodiscard]] Arena* arena(std::size_t local) const {
     return arenas_.empty() ? nullptr : arenas_[local].get();
   }
@@ -63,7 +68,7 @@ class WindowHost {
 
  private:
   std::vector<std::unique_ptr<Window>> windows_;
-  std::vector<std::size_t> offsets_;
+  std::vector<std::vector<std::size_t>> offsets_;  // [local][lane]
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::pair<Arena*, void*>> blocks_;
 };

@@ -174,6 +174,26 @@ TEST_P(WarmHosts, CollectivesAllocateNothingTheSecondTime) {
       total += allocations_of([&](std::size_t r) -> Operation& {
         return job_.broadcast(r, 1, heap[r], heap[r], bytes);
       });
+      // Ragged: the last rank's block is the rest, the second's is empty.
+      std::array<std::size_t, 4> blocks{}, equal{};
+      blocks[0] = bytes / 4;
+      blocks[n - 1] = bytes / 2 - blocks[0];
+      equal.fill(bytes / 8);
+      for (const auto& tensors : {data, heap}) {
+        total += allocations_of([&](std::size_t r) -> Operation& {
+          const Piece piece{.input = tensors[r], .output = out[r], .count = bytes / 2};
+          return job_.reduce_scatter(r, Algorithm::kDirect, piece, std::span(blocks).first(n),
+                                     {DataType::kFloat16, ReduceOp::kSum});
+        });
+        total += allocations_of([&](std::size_t r) -> Operation& {
+          return job_.allgather(r, Algorithm::kDirect, tensors[r], out[r],
+                                std::span(blocks).first(n));
+        });
+        total += allocations_of([&](std::size_t r) -> Operation& {
+          return job_.alltoall(r, tensors[r], out[r], std::span(equal).first(n),
+                               std::span(equal).first(n));
+        });
+      }
     }
     total += allocations_of([&](std::size_t r) -> Operation& { return job_.barrier(r); });
     return total;
