@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings_c/handles.h"
+#include "bindings_c/options.h"
 #include "bindings_c/requests.h"
 #include "core/context.h"
 #include "kolo/kolo.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "ops/allgather.h"
+#include "ops/pair_exchange.h"
 #include "ops/window/lane.h"
 #include "transport/inproc/inproc_window.h"
 #include "transport/shm/shm_window.h"
@@ -105,8 +105,9 @@ Result<std::vector<unsigned char>> who_has(bool mine, int rank, Fabric& fabric, 
   const int size = static_cast<int>(channels.size());
   const unsigned char input = mine ? 1 : 0;
   std::vector<unsigned char> heard(channels.size());
-  Allgather operation;
-  operation.start({rank, size, channels, nullptr, 0}, &input, heard.data(), 1);
+  const std::vector<std::size_t> one_byte(channels.size(), 1);
+  PairExchange operation;
+  operation.start({rank, size, channels, nullptr, 0}, &input, heard.data(), one_byte);
   const SteadyClock clock;
   const Nanos deadline = clock.now() + limit;
   while (true) {
