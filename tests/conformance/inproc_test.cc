@@ -1,4 +1,5 @@
 // The in-memory road under the conformance suites: plain, and with stalls and short moves.
+#include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
 #include "tests/conformance/loss_suite.h"
@@ -34,6 +35,9 @@ INSTANTIATE_TEST_SUITE_P(Inproc, CollectivesSuite,
                          testing::Values(over_channels(plain()), over_channels(faulty())),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Inproc, LossSuite,
+                         testing::Values(over_channels(plain()), over_channels(faulty())),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inproc, AdasumSuite,
                          testing::Values(over_channels(plain()), over_channels(faulty())),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Inproc, RaggedSuite,

@@ -1,4 +1,5 @@
 // Collectives over TCP on loopback. (The TCP channel by itself: tests/conformance/tcp.)
+#include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/collectives_suite.h"
 #include "tests/conformance/loss_suite.h"
 #include "tests/conformance/ragged_suite.h"
@@ -27,6 +28,8 @@ CollectiveRoad loopback() { return over_channels(Road{"Loopback", make_mesh, /*s
 INSTANTIATE_TEST_SUITE_P(Tcp, CollectivesSuite, testing::Values(loopback()),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Tcp, LossSuite, testing::Values(loopback()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tcp, AdasumSuite, testing::Values(loopback()),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Tcp, RaggedSuite, testing::Values(loopback()),
                          [](const auto& test) { return test.param.name; });

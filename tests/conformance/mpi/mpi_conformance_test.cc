@@ -1,5 +1,6 @@
 // The MPI road under the suites of Channel and of the collectives. All ranks of a case live in this
 // one process: MPI carries what it sends to itself too, and tags of their own tell the pairs apart.
+#include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
 #include "tests/conformance/loss_suite.h"
@@ -41,6 +42,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, ChannelSuite, testing::Values(kRoad),
 INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Mpi, LossSuite, testing::Values(over_channels(kRoad)),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Mpi, AdasumSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Mpi, RaggedSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
