@@ -285,7 +285,6 @@ TEST_F(BoundaryTest, BadOptionsAreRefused) {
   const std::int64_t shape[] = {4};
   refused([&](auto& o) { o.shape = shape, o.ndim = -1; }, "ndim is -1");
   refused([&](auto& o) { o.shape = shape, o.ndim = 33; }, "ndim is 33");
-  refused([](auto& o) { o.pset = 3; }, "process set 3");
   refused([](auto& o) { o.prescale = 0; }, "KOLO_OPTIONS_INIT");
   refused([](auto& o) { o.postscale = 0; }, "KOLO_OPTIONS_INIT");
   refused([](auto& o) { o.timeout_ms = -1; }, "timeout_ms is -1");

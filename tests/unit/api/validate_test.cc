@@ -80,7 +80,7 @@ TEST(ValidateTest, UnknownNumbers) {
       expect_refused(s, "unknown data type " + std::to_string(number));
     }
   }
-  for (const int number : {-1, 5, 16, 1000}) {
+  for (const int number : {-1, 5, 17, 1000}) {
     Submission s = allreduce();
     s.op = static_cast<ReduceOp>(number);
     expect_refused(s, "unknown reduction operator " + std::to_string(number));
@@ -157,7 +157,7 @@ TEST(ValidateTest, ByteCountsThatOverflow) {
   }
   s.kind = OpKind::kAllgather;
   s.count = kLimit / 8;  // fits for one rank, not for the four that are gathered
-  expect_refused(s, "from each of 4 ranks", 4);
+  expect_refused(s, "for 4 ranks", 4);
   s.count = kLimit / 4 - 4096;  // would wrap around the end of the address space
   s.kind = OpKind::kAllreduce;
   s.input = reinterpret_cast<const void*>(std::numeric_limits<std::uintptr_t>::max() - 64);
@@ -274,6 +274,147 @@ TEST(ValidateTest, AllgatherInPlaceStandsAtTheRanksOwnPlace) {
   expect_fine(s, 3);  // behind the output
   s.input = memory_a.data() + 33;
   expect_refused(s, "in place", 3);
+}
+
+Submission scatter() {
+  Submission s = of_kind(OpKind::kReduceScatter);
+  s.count = 4;
+  return s;
+}
+
+TEST(ValidateTest, AdasumIsForAllreducesOfFloats) {
+  for (const DataType dtype : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kInt32, DataType::kBool}) {
+    Submission s = allreduce();
+    s.op = ReduceOp::kAdasum;
+    s.dtype = dtype;
+    if (is_floating(dtype)) {
+      expect_fine(s);
+    } else {
+      expect_refused(s, "adasum is not defined on");
+    }
+  }
+  Submission s = scatter();
+  s.op = ReduceOp::kAdasum;
+  expect_refused(s, "adasum is for allreduce only");
+}
+
+TEST(ValidateTest, CountsByRank) {
+  const std::size_t counts[] = {3, 0, 5};
+  for (const OpKind kind : {OpKind::kAllgather, OpKind::kReduceScatter}) {
+    for (int place = 0; place < 3; ++place) {
+      Submission s = of_kind(kind);
+      s.count = counts[place];
+      s.receive_counts = counts;
+      expect_fine(s, 3, place);
+      s.count += 1;
+      expect_refused(s, "they must be equal", 3, place);
+      s.count -= 1;
+      s.send_counts = counts;
+      expect_refused(s, "send_counts are for alltoall", 3, place);
+    }
+  }
+  Submission s = of_kind(OpKind::kAlltoall);
+  s.send_counts = s.receive_counts = counts;
+  expect_fine(s, 3, 1);
+  s.count = 9;
+  expect_refused(s, "send_counts make 8", 3, 1);
+  s.receive_counts = nullptr;
+  s.count = 8;
+  expect_refused(s, "give both", 3, 1);
+  s.send_counts = nullptr;
+  s.receive_counts = counts;
+  expect_refused(s, "give both", 3, 1);
+  s = allreduce();
+  s.receive_counts = counts;
+  expect_refused(s, "recv_counts do not fit", 3, 1);
+  const std::size_t huge[] = {SIZE_MAX / 2, SIZE_MAX / 2, 3};
+  s = of_kind(OpKind::kAlltoall);
+  s.send_counts = s.receive_counts = huge;
+  expect_refused(s, "overflow", 3, 1);
+}
+
+TEST(ValidateTest, TheLibrarysOutput) {
+  for (const OpKind kind : {OpKind::kAllgather, OpKind::kAlltoall}) {
+    Submission s = of_kind(kind);
+    s.allocate = true;
+    expect_refused(s, "leave output and recv_counts NULL");
+    s.output = nullptr;
+    expect_fine(s);
+  }
+  Submission s = allreduce();
+  s.allocate = true;
+  expect_refused(s, "allocate is for allgather and alltoall");
+}
+
+TEST(ValidateTest, InPlaceInABlockOfOnesOwn) {
+  const std::size_t counts[] = {2, 3, 4};
+  for (int place = 0; place < 3; ++place) {
+    Submission s = scatter();
+    s.output = memory_a.data() + place * 4 * 4;
+    expect_fine(s, 3, place);
+    s.output = memory_a.data() + place * 4 * 4 + 4;
+    expect_refused(s, "the output lies in the input", 3, place);
+    s.receive_counts = counts;
+    s.count = counts[place];
+    const std::size_t before = place == 0 ? 0 : place == 1 ? 2 : 5;
+    s.output = memory_a.data() + before * 4;
+    expect_fine(s, 3, place);
+    Submission gather = of_kind(OpKind::kAllgather);
+    gather.receive_counts = counts;
+    gather.count = counts[place];
+    gather.output = memory_b.data();
+    gather.input = memory_b.data() + before * 4;
+    expect_fine(gather, 3, place);
+    gather.input = memory_b.data() + before * 4 + 1;
+    expect_refused(gather, "the input lies in the output", 3, place);
+  }
+  Submission exchange = of_kind(OpKind::kAlltoall);
+  exchange.output = memory_a.data();
+  expect_refused(exchange, "an alltoall needs separate buffers");
+}
+
+TEST(ValidateTest, RootsAreRanksOfTheSet) {
+  const int ranks[] = {1, 4, 6};
+  Submission s = of_kind(OpKind::kBroadcast);
+  for (const int root : {1, 4, 6}) {
+    s.root = root;
+    EXPECT_TRUE(validate(s, 3, 1, ranks).is_ok());
+    s.input = nullptr;  // read on the root only
+    EXPECT_EQ(validate(s, 3, 1, ranks).is_ok(), root != 4);
+    s.input = memory_a.data();
+  }
+  for (const int root : {0, 2, 7, -1}) {
+    s.root = root;
+    EXPECT_THAT(validate(s, 3, 1, ranks).text(), HasSubstr("not a rank of the process set"));
+  }
+}
+
+TEST(ValidateTest, CallsThatMakeOrEndSets) {
+  const auto refused = [](Submission s, const std::string& words) {
+    EXPECT_THAT(validate_set(s, 4).text(), HasSubstr(words));
+  };
+  const std::int64_t ranks[] = {0, 3};
+  Submission s;
+  s.kind = OpKind::kCreateSet;
+  s.has_shape = true;
+  s.shape = ranks;
+  EXPECT_TRUE(validate_set(s, 4).is_ok());
+  EXPECT_FALSE(validate_set(s, 3).is_ok());  // there is no rank 3
+  s.shape = {};
+  refused(s, "at least one rank");
+  const std::int64_t twice[] = {1, 1};
+  s.shape = twice;
+  refused(s, "given twice");
+  const std::int64_t below[] = {-1, 1};
+  s.shape = below;
+  refused(s, "no rank -1");
+  s.shape = ranks;
+  s.process_set = 2;
+  refused(s, "of the options only");
+  s.process_set = 0;
+  s.prescale = 2;
+  refused(s, "of the options only");
 }
 
 }  // namespace
