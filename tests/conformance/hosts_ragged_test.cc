@@ -1,0 +1,26 @@
+// Collectives with blocks of every size over windows, and over hosts whose ranks share windows. For
+// all others see window_collectives_test.cc and hosts_collectives_test.cc.
+#include "tests/conformance/hosts_job.h"
+#include "tests/conformance/ragged_suite.h"
+
+namespace kolo::internal {
+namespace {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesSuite);
+
+constexpr InprocFaults kFaults{.seed = 7, .max_move_bytes = 100000, .stall_percent = 30};
+
+INSTANTIATE_TEST_SUITE_P(Window, RaggedSuite,
+                         testing::Values(over_windows("Heap", TensorsIn::kHeap, false),
+                                         over_windows("Arena", TensorsIn::kArena, false),
+                                         over_windows("EitherThreads", TensorsIn::kEither, true)),
+                         [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Hosts, RaggedSuite,
+                         testing::Values(over_hosts("Heap", TensorsIn::kHeap, {}, false),
+                                         over_hosts("Faulty", TensorsIn::kEither, kFaults, false),
+                                         over_hosts("Threads", TensorsIn::kEither, {}, true)),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace kolo::internal
