@@ -118,7 +118,10 @@ Operation& OperationStarter::start_allreduce(Collectives& collectives, std::uint
                                              const OrderedOperation& ordered) {
   const Tensor& first = ordered.tensors.front();
   const Reduction reduction = reduction_of(first);
-  KOLO_CHECK(reduction.op != ReduceOp::kAdasum);
+  if (reduction.op == ReduceOp::kAdasum) {
+    adasum_.start(collectives, sequence, piece_of(first, first.spec().count), reduction.dtype);
+    return adasum_;
+  }
   pieces_.clear();
   for (const Tensor& tensor : ordered.tensors) {
     pieces_.push_back(piece_of(tensor, tensor.spec().count));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/request_state.h"
+#include "ops/adasum.h"
 #include "ops/collectives.h"
 
 namespace kolo::internal {
@@ -47,6 +48,7 @@ class OperationStarter {
   std::span<const std::size_t> sizes_of(const OrderedOperation::Tensor& tensor,
                                         std::size_t element);
 
+  Adasum adasum_;
   std::vector<Piece> pieces_;  // scratch, as all below
   std::vector<BroadcastPiece> broadcasts_;
   std::vector<std::size_t> sizes_;

@@ -273,5 +273,39 @@ TEST_P(Sets, NonFiniteValuesAreCounted) {
   });
 }
 
+// Equal vectors are averaged, orthogonal ones added; small and large, known and new, also of a set.
+TEST_P(Sets, Adasum) {
+  auto ranks = ranks_of(2);
+  ranks.on_all([](Context& context) {
+    const std::int32_t set = make_set(context, {0, 1});
+    for (const std::int32_t pset : {0, set}) {
+      for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
+        for (int round = 0; round < 3; ++round) {
+          std::vector<float> same(count, 2.0F);
+          std::vector<float> apart(count, 0.0F);
+          for (std::size_t i = 0; i < count; ++i) {
+            if (i % 2 == static_cast<std::size_t>(context.rank())) apart[i] = 3.0F;
+          }
+          for (auto* const values : {&same, &apart}) {
+            Submission adasum;
+            const std::string name = (values == &same ? "same" : "apart") + std::to_string(count);
+            adasum.name = name;
+            adasum.process_set = pset;
+            adasum.op = ReduceOp::kAdasum;
+            adasum.input = adasum.output = values->data();
+            adasum.count = count;
+            const Status status = context.run(adasum);
+            ASSERT_TRUE(status.is_ok()) << status.to_string();
+          }
+          for (std::size_t i = 0; i < count; ++i) {
+            ASSERT_NEAR(same[i], 2.0F, 1e-6F);
+            ASSERT_NEAR(apart[i], 3.0F, 1e-6F);
+          }
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kolo::internal
