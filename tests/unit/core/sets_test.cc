@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/core/ranks.h"
@@ -271,6 +272,34 @@ TEST_P(Sets, NonFiniteValuesAreCounted) {
       EXPECT_EQ(nonfinite, 2);
     }
   });
+}
+
+// The others of its host neither wait for an idle rank, leader or not, nor does the host's log fill
+// because of it: twice as many operations as the log has room for.
+TEST_P(Sets, GoOnWhileTheOthersAreIdle) {
+  auto ranks = ranks_of(3);
+  const int rounds = std::string_view(GetParam()) == "shm" ? 20'000 : 500;
+  ranks.on_all([](Context& context) {
+    EXPECT_EQ(make_set(context, {1, 2}), 1);
+    EXPECT_EQ(make_set(context, {0, 1}), 2);
+  });
+  for (const auto& [set, members] :
+       {std::pair(1, std::pair(1, 2)), std::pair(2, std::pair(0, 1))}) {
+    const auto body = [&, set = set](Context& context) {
+      std::vector<std::int32_t> values(64);
+      for (int round = 0; round < rounds; ++round) {
+        values[0] = 1;
+        const Status status = context.run(in_set(sum_of("x", values), set));
+        ASSERT_TRUE(status.is_ok()) << status.to_string();
+        ASSERT_EQ(values[0], 2);
+        values.assign(64, 0);
+      }
+    };
+    std::thread other(body, std::ref(ranks[members.first]));
+    body(ranks[members.second]);
+    other.join();
+  }
+  ranks.on_all([](Context& context) { probe(context); });
 }
 
 // Equal vectors are averaged, orthogonal ones added; small and large, known and new, also of a set.
