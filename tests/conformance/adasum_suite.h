@@ -7,7 +7,7 @@
 
 #include "ops/adasum.h"
 #include "tests/conformance/collectives_suite.h"
-#include "transport/inproc/inproc_channel.h"
+#include "tests/conformance/inproc_mesh.h"
 
 namespace kolo::internal {
 
@@ -100,15 +100,8 @@ class AdasumSuite : public CollectivesSuite {
   }
 
   static World in_memory(const std::vector<int>& hosts) {
-    const Road road{.name = "", .make = [](int size, std::uint64_t) {
-                      Mesh mesh;
-                      const auto network = std::make_shared<InprocNetwork>(size, 1, InprocFaults{});
-                      mesh.owner = network;
-                      for (int rank = 0; rank < size; ++rank) {
-                        mesh.rows.push_back(std::move(network->channels(rank)[0]));
-                      }
-                      return mesh;
-                    }};
+    const Road road{.name = "",
+                    .make = [](int size, std::uint64_t) { return inproc_mesh(size, {}); }};
     return World(over_channels(road), hosts, kSeed);
   }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/conformance/hosts_job.h"
+#include "tests/conformance/inproc_mesh.h"
 #include "tests/conformance/reference.h"
 #include "tests/conformance/world.h"
 
@@ -19,14 +20,7 @@ namespace {
 constexpr std::uint64_t kSeed = 4242;
 
 Mesh in_memory(int size, std::uint64_t seed) {
-  Mesh mesh;
-  const auto network = std::make_shared<InprocNetwork>(
-      size, 1, InprocFaults{.seed = seed, .max_move_bytes = 50000, .stall_percent = 10});
-  mesh.owner = network;
-  for (int rank = 0; rank < size; ++rank) {
-    mesh.rows.push_back(std::move(network->channels(rank)[0]));
-  }
-  return mesh;
+  return inproc_mesh(size, {.seed = seed, .max_move_bytes = 50000, .stall_percent = 10});
 }
 
 std::uint64_t hash(const std::byte* bytes, std::size_t count) {

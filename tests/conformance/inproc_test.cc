@@ -2,30 +2,20 @@
 #include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/inproc_mesh.h"
 #include "tests/conformance/loss_suite.h"
 #include "tests/conformance/ragged_suite.h"
-#include "transport/inproc/inproc_channel.h"
 
 namespace kolo::internal {
 namespace {
 
-Mesh make_mesh(int size, const InprocFaults& faults) {
-  Mesh mesh;
-  const auto network = std::make_shared<InprocNetwork>(size, 1, faults);
-  mesh.owner = network;
-  for (int rank = 0; rank < size; ++rank) {
-    mesh.rows.push_back(std::move(network->channels(rank)[0]));
-  }
-  return mesh;
-}
-
 Road plain() {
-  return {.name = "Plain", .make = [](int size, std::uint64_t) { return make_mesh(size, {}); }};
+  return {.name = "Plain", .make = [](int size, std::uint64_t) { return inproc_mesh(size, {}); }};
 }
 
 Road faulty() {
   return {.name = "Faulty", .make = [](int size, std::uint64_t seed) {
-            return make_mesh(size, {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
+            return inproc_mesh(size, {.seed = seed, .max_move_bytes = 100000, .stall_percent = 30});
           }};
 }
 

@@ -192,6 +192,67 @@ TEST_F(MpiRanks, AllgatherBroadcastAndBarrier) {
   }
 }
 
+// Blocks of sizes of their own, some of them empty.
+TEST_F(MpiRanks, ReduceScatterAllgatherAndAlltoallOfUnevenBlocks) {
+  const auto n = static_cast<std::size_t>(size_);
+  const auto own = static_cast<std::size_t>(rank_);
+  const std::vector<int> hosts(n, 0);
+  const ReductionOrder order(hosts);
+  for (const std::size_t limit : {std::size_t{3}, std::size_t{5000}, std::size_t{500000}}) {
+    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      std::vector<std::size_t> counts, starts;
+      std::size_t total = 0;
+      for (std::size_t r = 0; r < n; ++r) {
+        counts.push_back(random_() % 3 == 0 ? 0 : random_() % limit);
+        starts.push_back(total);
+        total += counts[r];
+      }
+      std::vector<reference::Bytes> inputs;
+      for (std::size_t r = 0; r < n; ++r) {
+        inputs.push_back(reference::random_elements(DataType::kFloat32, total, random_));
+      }
+      const reference::Bytes sums =
+          reference::allreduce({.dtype = DataType::kFloat32,
+                                .op = ReduceOp::kSum,
+                                .prescale = 1.0,
+                                .postscale = 1.0,
+                                .host_index = hosts,
+                                .ring = algorithm == Algorithm::kRing && n > 1,
+                                .chunks = counts},
+                               inputs);
+      reference::Bytes all = inputs[own];
+      std::vector<std::size_t> bytes;
+      for (std::size_t count : counts) bytes.push_back(count * sizeof(float));
+      std::byte* block = all.data() + starts[own] * sizeof(float);
+      ASSERT_EQ(end_of(set_.start_reduce_scatter(algorithm, communicator(&order),
+                                                 {all.data(), block, total}, counts, {})),
+                Status::ok());
+      ASSERT_EQ(
+          end_of(set_.start_allgather(algorithm, communicator(nullptr), block, all.data(), bytes)),
+          Status::ok());
+      ASSERT_TRUE(all == sums) << algorithm_name(algorithm) << " below " << limit;
+
+      // Rank a sends (7 a + 3 b) mod limit bytes to rank b, all of the value 16 a + b.
+      const auto block_bytes = [&](std::size_t a, std::size_t b) {
+        return (7 * a + 3 * b) % limit;
+      };
+      std::vector<std::size_t> send, receive;
+      reference::Bytes sent, expected;
+      for (std::size_t r = 0; r < n; ++r) {
+        send.push_back(block_bytes(own, r));
+        receive.push_back(block_bytes(r, own));
+        sent.insert(sent.end(), send[r], static_cast<std::byte>(16 * own + r));
+        expected.insert(expected.end(), receive[r], static_cast<std::byte>(16 * r + own));
+      }
+      reference::Bytes got(expected.size());
+      ASSERT_EQ(end_of(set_.start_alltoall(communicator(nullptr), sent.data(), got.data(), send,
+                                           receive)),
+                Status::ok());
+      ASSERT_TRUE(got == expected) << "all-to-all below " << limit;
+    }
+  }
+}
+
 // From rank 0 to rank 1, which cancels in the middle: after that nothing of it is written.
 TEST_F(MpiRanks, ACancelledTransferTouchesNothingAndIsALossForItsSender) {
   if (size_ < 2 || rank_ > 1) return;
