@@ -1,5 +1,5 @@
 // The C boundary over a stand-in Context: how calls are counted, shut down and translated, what
-// becomes of exceptions, and what a forked child is told. Context::create is this file's.
+// becomes of exceptions, and what a forked child is told.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,144 +12,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/check.h"
-#include "core/context.h"
-#include "kolo/kolo.h"
+#include "tests/unit/api/fake_context.h"
 
 namespace kolo::internal {
 namespace {
 
 using testing::HasSubstr;
-
-// What the stand-in saw last, and what it shall do next.
-struct Script {
-  std::atomic<int> alive{0};
-  std::atomic<bool> is_waiting{false};
-  std::atomic<bool> is_shut_down{false};
-  Submission last;
-  char memory[8] = {};  // what kolo_alloc gives
-  std::size_t counts[4] = {};
-  std::vector<RequestId> started;
-  std::string abort_reason;
-  enum class Throw { kNothing, kBug, kBadAlloc, kInt } thrown = Throw::kNothing;
-  Status create_status;
-  Status shutdown_status;
-};
-Script* script = nullptr;
-
-class FakeContext final : public Context {
- public:
-  FakeContext() { ++script->alive; }
-  ~FakeContext() override { --script->alive; }
-
-  Status shutdown() override {
-    if (!script->shutdown_status) return script->shutdown_status;
-    if (script->is_shut_down.exchange(true)) return {StatusCode::kNotInitialized, "again"};
-    return Status::ok();
-  }
-  Status abort(const std::string& reason) override {
-    script->abort_reason = reason;
-    return Status::ok();
-  }
-  Status health() const override {
-    switch (script->thrown) {
-      case Script::Throw::kNothing: return Status::ok();
-      case Script::Throw::kBug: KOLO_CHECK(1 + 1 == 3); break;
-      case Script::Throw::kBadAlloc: throw std::bad_alloc();
-      case Script::Throw::kInt: throw 7;
-    }
-    return Status::ok();
-  }
-  int rank() const override { return 1; }
-  int size() const override { return 4; }
-  int local_rank() const override { return 0; }
-  int local_size() const override { return 2; }
-  std::string info_json() const override { return "{\"size\":4}"; }
-  Result<void*> allocate(std::size_t bytes) override {
-    if (bytes > 4096) return resource_error("no memory for " + std::to_string(bytes) + " bytes");
-    return script->memory;
-  }
-  Status free(void* memory) override {
-    return memory == script->memory ? Status::ok() : invalid_argument("not kolo_alloc's");
-  }
-  Result<RequestId> submit(const Submission& s) override {
-    script->last = s;
-    return RequestId{17};
-  }
-  Status run(const Submission& s) override {
-    script->last = s;
-    return Status::ok();
-  }
-  Status refuse(const Submission& s, Status why) override {
-    script->last = s;
-    return why;
-  }
-  Status group_run() override { return Status::ok(); }
-  Status group_begin(std::string) override { return Status::ok(); }
-  Result<RequestId> group_end() override { return RequestId{18}; }
-  Result<RequestId> prepare(const Submission& s) override {
-    script->last = s;
-    return RequestId{19};
-  }
-  Status start(std::span<const RequestId> requests) override {
-    script->started.assign(requests.begin(), requests.end());
-    return Status::ok();
-  }
-  // Request 17 completes only with shutdown; any other at once.
-  Status wait(RequestId request, Nanos limit, bool& done) override {
-    done = request != 17 || script->is_shut_down;
-    if (done) return Status::ok();
-    if (limit == Nanos::zero()) return {StatusCode::kInProgress, "running"};
-    script->is_waiting = true;
-    while (!script->is_shut_down) std::this_thread::yield();
-    done = true;
-    return aborted("shut down while waiting");
-  }
-  Status test(RequestId request, bool& done) override { return wait(request, Nanos{0}, done); }
-  Status wait_all(std::span<const RequestId> requests, Nanos, std::span<bool> done) override {
-    for (std::size_t i = 0; i < requests.size(); ++i) done[i] = requests[i] != 17;
-    return {StatusCode::kInProgress, "one is running"};
-  }
-  Status release(RequestId) override { return Status::ok(); }
-  Result<RequestId> join(const Submission& s) override {
-    script->last = s;
-    return RequestId{20};
-  }
-  Status run_join(const Submission& s) override {
-    script->last = s;
-    *s.number = 3;
-    return Status::ok();
-  }
-  Result<std::vector<int>> ranks_of(std::int32_t set) const override {
-    if (set == 5) return std::vector<int>{0, 2, 3};
-    return invalid_argument("there is no process set " + std::to_string(set));
-  }
-  Result<Output> output(RequestId request) override {
-    if (request != 17) return invalid_argument("no output");
-    return Output{script->memory, 6, script->counts};
-  }
-};
-
-class BoundaryTest : public testing::Test {
- protected:
-  void SetUp() override {
-    clearenv();
-    script = &script_;
-    ASSERT_EQ(kolo_init(nullptr, &context_), KOLO_OK) << kolo_last_error();
-  }
-  void TearDown() override {
-    script_.shutdown_status = Status::ok();
-    kolo_shutdown(context_);
-    EXPECT_EQ(script_.alive, 0);
-  }
-  kolo_status allreduce(const kolo_options* options, kolo_request* request = nullptr) {
-    return kolo_allreduce(context_, data_, data_, 4, KOLO_FLOAT32, KOLO_AVG, options, request);
-  }
-
-  Script script_;
-  kolo_context* context_ = nullptr;
-  float data_[4] = {};
-};
 
 TEST_F(BoundaryTest, MemoryIsGivenAndTaken) {
   void* memory = nullptr;
@@ -162,80 +30,6 @@ TEST_F(BoundaryTest, MemoryIsGivenAndTaken) {
   EXPECT_EQ(memory, nullptr);
   EXPECT_EQ(kolo_alloc(context_, 8, nullptr), KOLO_INVALID_ARGUMENT);
   EXPECT_THAT(kolo_last_error(), HasSubstr("memory is null"));
-}
-
-TEST_F(BoundaryTest, ProcessSetsAndJoinReachTheContext) {
-  const std::int32_t given[] = {3, 0, 2};
-  std::int32_t number = -1;
-  kolo_options options = KOLO_OPTIONS_INIT;
-  options.name = "tail";
-  ASSERT_EQ(kolo_pset_create(context_, given, 3, &number, &options, nullptr), KOLO_OK);
-  EXPECT_EQ(script_.last.kind, OpKind::kCreateSet);
-  EXPECT_EQ(script_.last.number, &number);
-  EXPECT_EQ(kolo_pset_create(context_, given, 3, nullptr, nullptr, nullptr), KOLO_INVALID_ARGUMENT);
-  EXPECT_EQ(kolo_pset_create(context_, nullptr, 3, &number, nullptr, nullptr),
-            KOLO_INVALID_ARGUMENT);
-  EXPECT_EQ(kolo_pset_create(context_, given, 5, &number, nullptr, nullptr), KOLO_INVALID_ARGUMENT);
-  EXPECT_THAT(kolo_last_error(), HasSubstr("the job has 4 ranks"));
-  ASSERT_EQ(kolo_pset_destroy(context_, 5, nullptr, nullptr), KOLO_OK);
-  EXPECT_EQ(script_.last.kind, OpKind::kDestroySet);
-  EXPECT_EQ(kolo_pset_destroy(context_, 5, &options, nullptr), KOLO_INVALID_ARGUMENT);  // a name
-  std::int32_t ranks[2] = {-1, -1};
-  std::size_t count = 0;
-  ASSERT_EQ(kolo_pset_ranks(context_, 5, ranks, 2, &count), KOLO_OK);
-  EXPECT_EQ(count, 3U);
-  EXPECT_EQ(ranks[1], 2);
-  EXPECT_EQ(kolo_pset_ranks(context_, 5, nullptr, 0, &count), KOLO_OK);
-  EXPECT_EQ(kolo_pset_ranks(context_, 5, nullptr, 1, &count), KOLO_INVALID_ARGUMENT);
-  EXPECT_EQ(kolo_pset_ranks(context_, 6, ranks, 2, &count), KOLO_INVALID_ARGUMENT);
-  std::int32_t last = -1;
-  options = KOLO_OPTIONS_INIT;
-  options.pset = 5;
-  ASSERT_EQ(kolo_join(context_, &last, &options, nullptr), KOLO_OK);
-  EXPECT_EQ(last, 3);
-  EXPECT_EQ(script_.last.process_set, 5);
-  kolo_request request = KOLO_REQUEST_NULL;
-  ASSERT_EQ(kolo_join(context_, nullptr, nullptr, &request), KOLO_OK);
-  EXPECT_EQ(request, 20U);
-  options.persistent = 1;
-  EXPECT_EQ(kolo_join(context_, nullptr, &options, &request), KOLO_INVALID_ARGUMENT);
-}
-
-TEST_F(BoundaryTest, CountsAndOutputsReachTheContext) {
-  const std::size_t sends[] = {1, 2, 3, 4};
-  const std::size_t receives[] = {4, 3, 2, 1};
-  kolo_result result = {};
-  kolo_options options = KOLO_OPTIONS_INIT;
-  options.send_counts = sends;
-  options.recv_counts = receives;
-  options.result = &result;
-  ASSERT_EQ(kolo_alltoall(context_, data_, data_, 10, KOLO_FLOAT32, &options, nullptr), KOLO_OK);
-  EXPECT_EQ(script_.last.kind, OpKind::kAlltoall);
-  EXPECT_EQ(script_.last.send_counts, sends);
-  EXPECT_EQ(script_.last.receive_counts, receives);
-  EXPECT_EQ(script_.last.participants, &result.participants);
-  EXPECT_EQ(script_.last.nonfinite, &result.nonfinite);
-  ASSERT_EQ(
-      kolo_reduce_scatter(context_, data_, data_, 1, KOLO_FLOAT32, KOLO_MAX, nullptr, nullptr),
-      KOLO_OK);
-  EXPECT_EQ(script_.last.kind, OpKind::kReduceScatter);
-  EXPECT_EQ(script_.last.op, ReduceOp::kMax);
-  options = KOLO_OPTIONS_INIT;
-  options.allocate = 1;
-  kolo_request request = KOLO_REQUEST_NULL;
-  ASSERT_EQ(kolo_allgather(context_, data_, nullptr, 4, KOLO_FLOAT32, &options, &request), KOLO_OK);
-  EXPECT_TRUE(script_.last.allocate);
-  void* output = nullptr;
-  std::size_t count = 0;
-  const std::size_t* counts = nullptr;
-  ASSERT_EQ(kolo_request_output(context_, request, &output, &count, &counts), KOLO_OK);
-  EXPECT_EQ(output, script_.memory);
-  EXPECT_EQ(count, 6U);
-  EXPECT_EQ(counts, script_.counts);
-  EXPECT_EQ(kolo_request_output(context_, request, &output, &count, nullptr), KOLO_OK);
-  EXPECT_EQ(kolo_request_output(context_, request, nullptr, &count, nullptr),
-            KOLO_INVALID_ARGUMENT);
-  EXPECT_EQ(kolo_request_output(context_, 99, &output, &count, nullptr), KOLO_INVALID_ARGUMENT);
 }
 
 TEST_F(BoundaryTest, ArgumentsReachTheContext) {
@@ -516,12 +310,4 @@ TEST_F(BoundaryTest, TheErrorIsTheThreadsOwn) {
 }
 
 }  // namespace
-
-std::string mpi_module_found() { return ""; }
-
-Result<std::unique_ptr<Context>> Context::create(const Config&, Logger::Sink) {
-  if (!script->create_status) return script->create_status;
-  return std::unique_ptr<Context>(std::make_unique<FakeContext>());
-}
-
 }  // namespace kolo::internal
