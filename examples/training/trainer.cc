@@ -27,11 +27,11 @@ constexpr int kMicroSteps = 2;           // backward passes in a step
 constexpr std::size_t kLeastImages = 4;  // fewer are too few for batch normalisation
 constexpr float kLearningRate = 0.05f;
 constexpr float kMomentum = 0.9f;
-constexpr double kMaxNorm = 2.0;
+constexpr double kMaxNorm = 1.0;
 constexpr float kFaintInk = 17.0f;  // images with less ink are left out
 
 struct Settings {
-  std::size_t epochs = 12;
+  std::size_t epochs = 16;
   std::uint64_t seed = 1;
   std::string data = KOLO_DIGITS_DATA;
 };

@@ -267,11 +267,11 @@ class Collectives {
     const char* const rest = "; nothing was submitted, and the other ranks do not know";
     if (!condition) throw Error(KOLO_INVALID_ARGUMENT, text + rest);
   }
-  // The number of ranks of a set; throws if the context is shut down.
-  std::size_t ranks_of(ProcessSet) const {
-    const int ranks = kolo_size(context_);
-    if (ranks < 0) check(kolo_health(context_));
-    return static_cast<std::size_t>(ranks);
+  // The number of ranks of a set; throws if it is none, or the context is shut down.
+  std::size_t ranks_of(ProcessSet set) const {
+    std::size_t count = 0;
+    check(kolo_pset_ranks(context_, set.number, nullptr, 0, &count));
+    return count;
   }
   template <typename T, typename Submit>
   Ragged<T> allocated(kolo_options raw, Submit submit) {

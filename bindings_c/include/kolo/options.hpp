@@ -73,7 +73,7 @@ class Options {
   kolo_options raw() const noexcept {
     static constexpr std::int64_t kScalar = 0;  // any address: a shape of no dimensions
     kolo_options made = raw_;
-    made.name = name_.c_str();
+    made.name = name_.empty() ? nullptr : name_.c_str();
     if (has_shape_) {
       made.shape = shape_.empty() ? &kScalar : shape_.data();
       made.ndim = static_cast<std::int32_t>(shape_.size());

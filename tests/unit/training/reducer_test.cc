@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -173,6 +174,82 @@ TEST(GradientReducer, WaitSubmitsWhatTheStepDidNotUse) {
     reducer.wait();
     EXPECT_THAT(used, ElementsAre(3));
     EXPECT_THAT(unused, ElementsAre(2));
+  });
+}
+
+TEST(GradientReducer, CountsWhatIsNotFinite) {
+  on_ranks(kRanks, [](Context& context) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    Floats one(100, 1.0f);
+    Floats two(70000, 1.0f);
+    const std::vector<Tensor> tensors = {{"one", one}, {"two", two}};
+    GradientReducer reducer(context, tensors);
+    for (const bool broken : {false, true, false}) {
+      one.assign(one.size(), 1.0f);
+      two.assign(two.size(), 1.0f);
+      if (broken && context.rank() == 1) one[7] = kInfinity;
+      if (broken && context.rank() == 2) two[7] = two[69999] = std::nanf("");
+      for (const std::size_t i : {0u, 1u}) reducer.ready(i);
+      reducer.wait();
+      EXPECT_EQ(reducer.nonfinite(), broken ? 3 : 0);
+      EXPECT_EQ(reducer.participants(), kRanks);
+    }
+  });
+}
+
+TEST(GradientReducer, WorksInAProcessSet) {
+  on_ranks(kRanks, [](Context& context) {
+    const kolo::ProcessSet outer = context.create_process_set({0, 2});
+    Floats gradient = {static_cast<float>(context.rank())};
+    const std::vector<Tensor> tensors = {{"g", gradient}};
+    if (context.rank() != 1) {
+      GradientReducer reducer(context, tensors, {.op = Op::sum, .set = outer});
+      reducer.ready(0);
+      reducer.wait();
+      EXPECT_THAT(gradient, ElementsAre(2));
+      EXPECT_EQ(reducer.participants(), 2);
+      kolo::broadcast_parameters(context, tensors, 2, outer);
+    } else {
+      expect_refused([&] { GradientReducer(context, tensors, {.set = outer}); }, "1");
+    }
+    EXPECT_THAT(gradient, ElementsAre(context.rank() == 1 ? 1 : 2));
+    context.destroy_process_set(outer);
+  });
+}
+
+TEST(GradientReducer, Adasum) {
+  on_ranks(2, [](Context& context) {
+    Floats gradient = {1, 2, 3};
+    const std::vector<Tensor> tensors = {{"g", gradient}};
+    GradientReducer reducer(context, tensors, {.op = Op::adasum});
+    reducer.wait();  // of two equal ones: their average
+    EXPECT_THAT(gradient, testing::Pointwise(testing::FloatNear(1e-6f), Floats{1, 2, 3}));
+  });
+}
+
+TEST(GradientReducer, RanksThatHaveJoinedDoNotCount) {
+  on_ranks(kRanks, [](Context& context) {
+    const int rank = context.rank();
+    Floats gradient(1);
+    const std::vector<Tensor> tensors = {{"g", gradient}};
+    GradientReducer reducer(context, tensors);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (int step = 0; step <= rank; ++step) {
+        std::vector<double> sums = {rank + 1.0};
+        std::vector<double> squares = {(rank + 1.0) * (rank + 1.0)};
+        EXPECT_EQ(kolo::sync_batch_norm(context, sums, squares, 1.0, kolo::Options().name("n")),
+                  kRanks - step);
+        EXPECT_EQ(sums[0], (step + 1 + kRanks) / 2.0);  // of step + 1 to the number of ranks
+        gradient[0] = static_cast<float>(rank);
+        reducer.ready(0);
+        reducer.wait();
+        EXPECT_EQ(gradient[0], static_cast<float>(step + kRanks - 1) / 2.0f);
+        EXPECT_EQ(reducer.participants(), kRanks - step);
+      }
+      EXPECT_EQ(context.join(), kRanks - 1);
+      kolo::broadcast_parameters(context, tensors, kRanks - 1);
+      EXPECT_EQ(gradient[0], static_cast<float>(kRanks - 1));
+    }
   });
 }
 
