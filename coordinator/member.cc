@@ -80,7 +80,12 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
   pending.unit = std::move(unit);
   pending.payload = std::move(payload);
   pending.deadline = deadline;
-  publish(pending);
+  const std::uint32_t ended = ended_set(*pending.unit);
+  if (ended != 0 && !is_published(ended)) {
+    ending_[ended] = key;
+  } else {
+    publish(pending);
+  }
   return Status::ok();
 }
 
@@ -88,6 +93,7 @@ void Member::publish(Pending& pending) {
   // The word that an earlier submission has expired must not meet this one.
   std::erase_if(report_.expired,
                 [&](const Expiry& expiry) { return expiry.key == pending.unit->key; });
+  pending.expired = false;
   const auto known = id_of_.find(pending.unit->key);
   if (known != id_of_.end()) {
     const Known& cached = by_id_.at(known->second);
@@ -106,18 +112,26 @@ void Member::publish(Pending& pending) {
 
 void Member::join(std::uint32_t process_set) {
   joining_.insert(process_set);
-  join_when_published(process_set);
+  go_on_with(process_set);
 }
 
-void Member::join_when_published(std::uint32_t process_set) {
-  if (!joining_.contains(process_set)) return;
+// Nothing of the set waits behind a refused submission of its name, or for an eviction.
+bool Member::is_published(std::uint32_t process_set) const {
   for (auto it = pending_.lower_bound({process_set, {}});
        it != pending_.end() && it->first.process_set == process_set; ++it) {
-    if (!it->second.behind.empty()) return;
+    if (!it->second.behind.empty()) return false;
   }
-  if (slots_ != nullptr && slots_->awaits_eviction(process_set)) return;
-  joining_.erase(process_set);
-  report_.joined.push_back({process_set, rank_});
+  return slots_ == nullptr || !slots_->awaits_eviction(process_set);
+}
+
+void Member::go_on_with(std::uint32_t process_set) {
+  if (!joining_.contains(process_set) && !ending_.contains(process_set)) return;
+  if (!is_published(process_set)) return;
+  if (joining_.erase(process_set) > 0) report_.joined.push_back({process_set, rank_});
+  const auto ending = ending_.extract(process_set);
+  if (ending.empty()) return;
+  const auto pending = pending_.find(ending.mapped());
+  if (pending != pending_.end()) publish(pending->second);
 }
 
 void Member::tick(Nanos now) {
@@ -254,7 +268,7 @@ void Member::finish_pending(const UnitKey& key) {
   pending.deadline = behind.empty() ? next.deadline : behind.back().deadline;
   pending.behind = std::move(behind);
   publish(pending);
-  join_when_published(key.process_set);
+  go_on_with(key.process_set);
 }
 
 void Member::apply_failure(const Failure& failure, std::vector<Finished>& finished) {
@@ -277,7 +291,7 @@ Status Member::apply_evict(const Evict& evict) {
   if (!had_slot || slots_ == nullptr) return Status::ok();
   auto under_way = slots_->forgotten(evict.id, key);
   if (!under_way) {
-    join_when_published(key.process_set);
+    go_on_with(key.process_set);
     return Status::ok();
   }
   if (pending_.contains(key)) return bad_order("an eviction of a unit that waits elsewhere");
@@ -290,7 +304,7 @@ Status Member::apply_evict(const Evict& evict) {
   } else {
     publish(pending);
   }
-  join_when_published(key.process_set);
+  go_on_with(key.process_set);
   return Status::ok();
 }
 
@@ -323,6 +337,7 @@ Result<std::vector<Finished>> Member::end_set(std::uint32_t process_set) {
     return bad_order("the end of a process set that has known units");
   }
   joining_.erase(process_set);
+  ending_.erase(process_set);
   closed_.erase(process_set);
   return give_up([&](std::uint32_t set) { return set == process_set; },
                  [&](const Unit& unit) {

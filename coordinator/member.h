@@ -25,7 +25,7 @@ struct PlannedUnit {
   UnitPtr unit;
   std::vector<int> absent;
   std::vector<std::string> payloads = {};  // of all ranks of the set: nothing else moves
-  std::uint64_t run = 0;  // number of this run among those of the process set; 0: not for us
+  std::uint64_t run = 0;      // number of this run among those of the process set; 0: not for us
   std::uint32_t new_set = 0;  // the id of the process set that the unit creates
   OrderCounts counts = {};
 };
@@ -113,7 +113,8 @@ class Member {
   Status learn(const UnitOrder& order, UnitPtr& unit);
   void apply_failure(const Failure& failure, std::vector<Finished>& finished);
   Status apply_evict(const Evict& evict);
-  void join_when_published(std::uint32_t process_set);
+  [[nodiscard]] bool is_published(std::uint32_t process_set) const;
+  void go_on_with(std::uint32_t process_set);
 
   const Topology& topology_;
   int rank_;
@@ -124,7 +125,10 @@ class Member {
   std::map<std::uint32_t, std::uint64_t> runs_;
   std::uint64_t evictions_[2] = {0, 0};  // of the root's ids, and of the host's
   std::uint64_t newest_id_[2] = {0, 0};  // of the root's ids, and of the host's
-  std::set<std::uint32_t> joining_;      // wait for submissions that wait behind a refused one
+  // What this rank has said last of a process set waits until all that it said before has gone out:
+  // joins, and calls that end the set.
+  std::set<std::uint32_t> joining_;
+  std::map<std::uint32_t, UnitKey> ending_;
   std::set<std::uint32_t> closed_;
   Frame report_;
 };

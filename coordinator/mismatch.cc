@@ -142,8 +142,8 @@ std::string name_of(const Unit& unit) {
 
 // What a rank that has joined would have to give to this tensor, and has not; else empty.
 std::string lacking(const TensorSpec& spec, const std::vector<int>& absent) {
-  const std::string joined = ranks_text(absent) + (absent.size() == 1 ? " has" : " have") +
-                             " joined";
+  const std::string joined =
+      ranks_text(absent) + (absent.size() == 1 ? " has" : " have") + " joined";
   switch (spec.kind) {
     case OpKind::kAllreduce:
     case OpKind::kReduceScatter:
@@ -152,8 +152,7 @@ std::string lacking(const TensorSpec& spec, const std::vector<int>& absent) {
     case OpKind::kAllgather:
       if (spec.open) return {};
       return joined + " and cannot give rows. Gather before joining, or with allocate";
-    case OpKind::kAlltoall:
-      return joined + " and cannot send blocks. Exchange before joining";
+    case OpKind::kAlltoall: return joined + " and cannot send blocks. Exchange before joining";
     case OpKind::kBroadcast:
       if (std::find(absent.begin(), absent.end(), spec.root) == absent.end()) return {};
       return "its root, rank " + std::to_string(spec.root) +

@@ -9,8 +9,8 @@
 //
 // The leader merges the root's stream with its own host-only runs into the host's sequence.
 //
-// Process sets come and go with the stream: each role knows a set from the order that makes it until
-// it has dealt with the one that ends it. What is reported of it later is dropped.
+// Process sets come and go with the stream: each role knows a set from the order that makes it
+// until it has dealt with the one that ends it. What is reported of it later is dropped.
 //
 // Where the ranks of the host share a slot board, that sequence is its log: known units stand in it
 // by slot, and everything else as "an item that comes by frame". Then nothing is followed before

@@ -162,10 +162,10 @@ bool counts_tell(const OrderCounts& counts, const Unit& submitted, std::size_t p
     if (!spec.is_personal()) continue;
     const auto& rows = counts[next++];
     const std::size_t size = spec.counts.size();
-    const bool told = spec.kind == OpKind::kAlltoall
-                          ? std::ranges::equal(std::span(rows).subspan(place * size, size),
-                                               spec.counts)
-                          : rows[place] == spec.count;
+    const bool told =
+        spec.kind == OpKind::kAlltoall
+            ? std::ranges::equal(std::span(rows).subspan(place * size, size), spec.counts)
+            : rows[place] == spec.count;
     if (!told) return false;
   }
   return true;

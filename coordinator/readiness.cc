@@ -62,7 +62,8 @@ std::optional<PendingUnit> ReadinessTable::take(const UnitKey& key) {
 }
 
 void ReadinessTable::forget_set(std::uint32_t process_set) {
-  std::erase_if(pending_, [&](const auto& entry) { return entry.first.process_set == process_set; });
+  std::erase_if(pending_,
+                [&](const auto& entry) { return entry.first.process_set == process_set; });
 }
 
 const PendingUnit* ReadinessTable::find(const UnitKey& key) const {

@@ -8,8 +8,9 @@
 //   2. A unit is ready when every rank of its process set has submitted it or has joined.
 //   3. Ready units are checked for agreement: the first disagreement fails the unit on all ranks.
 //   4. drain() plans all that became ready since the last drain, in the order it became ready; what
-//      ends process sets comes last. A set ends with its slots closed, what is complete ordered, its
-//      ids evicted, and all else of it forgotten: every rank gives that up where the order says so.
+//      ends process sets comes last. A set ends with its slots closed, what is complete ordered,
+//      its ids evicted, and all else of it forgotten: every rank gives that up where the order says
+//      so.
 //
 // On a host whose ranks share a slot board, a cached unit gets a slot and is then ordered there,
 // without facts. When a fact of it comes all the same (another signature, a refusal, a time limit)
@@ -104,8 +105,8 @@ class Sequencer {
   std::vector<UnitKey> ready_;  // in the table still
   std::vector<Item> failures_;
   std::vector<JoinDone> join_ends_;
-  std::vector<UnitOrder> set_ends_;  // units that end process sets
-  std::uint32_t newest_set_ = 0;     // ever ordered here
+  std::vector<UnitOrder> set_ends_;      // units that end process sets
+  std::uint32_t newest_set_ = 0;         // ever ordered here
   std::optional<std::uint32_t> ending_;  // the set that is about to end: of it nothing is cached
   std::map<std::uint32_t, std::set<int>> joined_;
   // Ranks whose next submissions of a unit belong to ones that have failed already on the others.

@@ -11,7 +11,7 @@ bool Unit::is_cacheable() const {
 }
 
 std::uint32_t ended_set(const Unit& unit) {
-  if (unit.group) return 0;
+  if (unit.group || unit.tensors.empty()) return 0;
   const TensorSpec& spec = unit.tensors.front();
   if (spec.kind != OpKind::kDestroySet || spec.shape.empty()) return 0;
   return static_cast<std::uint32_t>(spec.shape.front());

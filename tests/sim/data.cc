@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <optional>
 
 #include "base/check.h"
@@ -91,8 +92,21 @@ std::uint32_t reduce_f32(const TensorSpec& spec, const std::vector<Leaf<std::uin
 
 }  // namespace
 
-Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec, bool inexact) {
-  Words words(spec.count);
+std::size_t input_count(const TensorSpec& spec, std::size_t place, std::size_t size) {
+  const bool blocks = spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAlltoall;
+  if (spec.counts.empty()) return blocks ? spec.count * size : spec.count;
+  return blocks ? spec.count : spec.counts[place];
+}
+
+TensorBlock block_of(const TensorSpec& spec, std::size_t place) {
+  if (spec.counts.empty()) return {place * spec.count, spec.count};
+  const auto end = spec.counts.begin() + static_cast<std::ptrdiff_t>(place);
+  return {std::accumulate(spec.counts.begin(), end, std::size_t{0}), *end};
+}
+
+Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec, std::size_t count,
+               bool inexact) {
+  Words words(count);
   std::uint64_t state = mix(
       mix(static_cast<std::uint64_t>(op) << 20 | static_cast<std::uint64_t>(rank) << 8 | index));
   for (std::uint32_t& word : words) {
@@ -114,13 +128,15 @@ std::optional<std::string> payload_of(int op, int rank, const Unit& unit, bool i
   if (!payload_may_travel(unit)) return std::nullopt;
   const TensorSpec& spec = unit.tensors.front();
   if (spec.kind == OpKind::kBroadcast && spec.root != rank) return std::string();
-  const Words words = input_of(op, rank, 0, spec, inexact);
+  const Words words = input_of(op, rank, 0, spec, spec.count, inexact);
   return std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(words[0]));
 }
 
 Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
                           std::span<const int> hosts) {
-  Words result(spec.count);
+  std::size_t count = 0;
+  for (const Words& input : inputs) count = std::max(count, input.size());
+  Words result(count);
   for (std::size_t i = 0; i < result.size(); ++i) {
     std::vector<Leaf<std::uint32_t>> words;
     for (const Words& input : inputs) {
@@ -155,7 +171,8 @@ Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
   call.count = count;
   call.scale.contributors = order.contributors();
   call.scratch = scratch.get();
-  reduce_kernel(spec.dtype, spec.op).reduce(call);
+  const ReduceOp op = spec.op == ReduceOp::kAdasum ? ReduceOp::kSum : spec.op;
+  reduce_kernel(spec.dtype, op).reduce(call);
   return result;
 }
 

@@ -16,15 +16,31 @@ namespace kolo::internal {
 // Elements are 32-bit words: the bits of an f32 or an i32.
 using Words = std::vector<std::uint32_t>;
 
-// What `rank` gives to tensor `index` of operation `op`; small whole numbers unless `inexact`.
+// Elements that the rank at `place` of a set of `size` gives.
+[[nodiscard]] std::size_t input_count(const TensorSpec& spec, std::size_t place, std::size_t size);
+// Where its block for, or from, the rank at `place` lies.
+struct TensorBlock {
+  std::size_t first = 0;
+  std::size_t count = 0;
+
+  [[nodiscard]] Words of(const Words& words) const {
+    const auto begin = words.begin() + static_cast<std::ptrdiff_t>(first);
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  }
+};
+[[nodiscard]] TensorBlock block_of(const TensorSpec& spec, std::size_t place);
+
+// The `count` elements that `rank` gives to tensor `index` of operation `op`; small whole numbers
+// unless `inexact`.
 [[nodiscard]] Words input_of(int op, int rank, std::size_t index, const TensorSpec& spec,
-                             bool inexact);
+                             std::size_t count, bool inexact);
 
 // What `rank` has to give to a unit of one small tensor, as bytes; nothing for all other units.
 [[nodiscard]] std::optional<std::string> payload_of(int op, int rank, const Unit& unit,
                                                     bool inexact);
 
-// The contributions of one tensor, by place in `ranks` (ascending); empty for absent ranks.
+// Adasum counts as a sum here. The contributions of one tensor, by place in `ranks` (ascending);
+// empty for absent ranks.
 [[nodiscard]] Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inputs,
                                         std::span<const int> hosts);
 

@@ -37,8 +37,8 @@ Submitted& Executor::submission(int rank, Ticket ticket) {
 
 std::vector<int> Executor::hosts_of(std::uint32_t process_set) const {
   std::vector<int> hosts;
-  for (const int rank : program_.topology.ranks_of_set(process_set)) {
-    hosts.push_back(program_.topology.host_of(rank));
+  for (const int rank : program_.all_sets.ranks_of_set(process_set)) {
+    hosts.push_back(program_.all_sets.host_of(rank));
   }
   return hosts;
 }
@@ -54,9 +54,32 @@ void Executor::check_unit(int rank, const PlannedUnit& planned) const {
   require(*submitted.unit == *planned.unit, "same_plan",
           [&] { return who() + ": the plan's unit is not the one that was submitted"; });
   const Op& op = program_.ops[static_cast<std::size_t>(submitted.op)];
+  check_counts(planned, op);
   require(op.absent == planned.absent, "absent_ranks", [&] {
     return who() + " (operation " + std::to_string(submitted.op) + "): expected without [" +
            ranks_text(op.absent) + "], ordered without [" + ranks_text(planned.absent) + "]";
+  });
+}
+
+// The order brings what every rank has said of its own numbers.
+void Executor::check_counts(const PlannedUnit& planned, const Op& op) const {
+  OrderCounts expected;
+  const auto& ranks = program_.all_sets.ranks_of_set(op.key.process_set);
+  for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) {
+    const TensorSpec& spec = planned.unit->tensors[i];
+    if (!spec.is_personal()) continue;
+    auto& rows = expected.emplace_back();
+    for (const int rank : ranks) {
+      const UnitPtr& unit = op.unit_of[static_cast<std::size_t>(rank)];
+      if (spec.open) {
+        rows.push_back(unit == nullptr ? 0 : unit->tensors[i].count);
+      } else if (unit != nullptr) {
+        rows.insert(rows.end(), unit->tensors[i].counts.begin(), unit->tensors[i].counts.end());
+      }
+    }
+  }
+  require(planned.counts == expected, "right_counts", [&] {
+    return unit_text(*planned.unit) + ": the order's counts are not those that were submitted";
   });
 }
 
@@ -115,7 +138,7 @@ void Executor::advance(int rank) {
     look.pop_back();
     if (queues_[static_cast<std::size_t>(next)].empty()) continue;
     const auto& ranks =
-        program_.topology.ranks_of_set(queues_[static_cast<std::size_t>(next)].front().process_set);
+        program_.all_sets.ranks_of_set(queues_[static_cast<std::size_t>(next)].front().process_set);
     if (run_head(next)) look.insert(look.end(), ranks.begin(), ranks.end());
   }
 }
@@ -149,7 +172,7 @@ void Executor::complete(int rank, const Cut& cut) {
   check_payloads(rank, cut);
   const Part& part = cut.parts.front();
   const TensorSpec& spec = part.unit->tensors.front();
-  const auto& ranks = program_.topology.ranks_of_set(cut.process_set);
+  const auto& ranks = program_.all_sets.ranks_of_set(cut.process_set);
   const auto root = std::find(ranks.begin(), ranks.end(), spec.root) - ranks.begin();
   const std::vector<int> hosts = hosts_of(cut.process_set);
   check_result(part, rank,
@@ -168,7 +191,7 @@ void Executor::check_payloads(int rank, const Cut& cut) {
              ": an order with payloads " + what;
     });
   };
-  const auto& ranks = program_.topology.ranks_of_set(cut.process_set);
+  const auto& ranks = program_.all_sets.ranks_of_set(cut.process_set);
   check(cut.parts.size() == 1 && !cut.parts.front().unit->group, "of several tensors");
   check(cut.absent.empty() && cut.parts.front().ticket != 0, "without some rank");
   check(cut.payloads.size() == ranks.size(), "of some ranks only");
@@ -188,7 +211,7 @@ void Executor::check_payloads(int rank, const Cut& cut) {
 bool Executor::run_head(int rank) {
   const Cut& mine = queues_[static_cast<std::size_t>(rank)].front();
   const std::uint32_t set = mine.process_set;
-  const auto& ranks = program_.topology.ranks_of_set(set);
+  const auto& ranks = program_.all_sets.ranks_of_set(set);
   for (const int other : ranks) {
     const auto& queue = queues_[static_cast<std::size_t>(other)];
     if (stopped_[static_cast<std::size_t>(other)] || queue.empty()) return false;
@@ -206,13 +229,8 @@ bool Executor::run_head(int rank) {
 
 // `cuts` by place in the process set: pack, reduce, unpack, compare.
 void Executor::run(std::uint32_t process_set, const std::vector<Cut>& cuts) {
-  const auto& ranks = program_.topology.ranks_of_set(process_set);
+  const auto& ranks = program_.all_sets.ranks_of_set(process_set);
   const std::vector<int> hosts = hosts_of(process_set);
-  const auto present = std::find_if(cuts.begin(), cuts.end(),
-                                    [](const Cut& cut) { return cut.parts.front().ticket != 0; });
-  require(present != cuts.end(), "absent_ranks", [] { return "a cut that nobody submitted"; });
-  const Part& lead = present->parts.front();
-  const TensorSpec& spec = lead.unit->tensors[lead.tensor];
   ++executed_cuts_;
   if (cuts.front().parts.size() > 1) ++fused_cuts_;
 
@@ -222,28 +240,21 @@ void Executor::run(std::uint32_t process_set, const std::vector<Cut>& cuts) {
       if (part.ticket == 0) continue;
       const int op = submission(ranks[i], part.ticket).op;
       const TensorSpec& tensor = part.unit->tensors[part.tensor];
-      Words words = input_of(op, ranks[i], part.tensor, tensor,
-                             program_.ops[static_cast<std::size_t>(op)].inexact);
+      Words words =
+          input_of(op, ranks[i], part.tensor, tensor, input_count(tensor, i, ranks.size()),
+                   program_.ops[static_cast<std::size_t>(op)].inexact);
       if (tensor.dtype == DataType::kFloat32) scale(words, tensor.prescale);
       packed[i].insert(packed[i].end(), words.begin(), words.end());
     }
   }
-  Words result;
-  if (spec.kind == OpKind::kAllreduce) result = fused_allreduce(spec, packed, hosts);
-  if (spec.kind == OpKind::kAllgather) {
-    for (const Words& words : packed) result.insert(result.end(), words.begin(), words.end());
-  }
-  if (spec.kind == OpKind::kBroadcast) {
-    const auto root = std::find(ranks.begin(), ranks.end(), spec.root);
-    result = packed[static_cast<std::size_t>(root - ranks.begin())];
-  }
   for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const Words result = result_of(cuts, packed, i);
     std::size_t at = 0;
     for (const Part& part : cuts[i].parts) {
       const TensorSpec& tensor = part.unit->tensors[part.tensor];
-      const std::size_t count = tensor.kind == OpKind::kAllreduce ? tensor.count : result.size();
-      const auto begin = result.begin() + static_cast<std::ptrdiff_t>(at);
-      Words mine(begin, begin + static_cast<std::ptrdiff_t>(count));
+      const bool fused = tensor.kind == OpKind::kAllreduce || tensor.kind == OpKind::kBroadcast;
+      const std::size_t count = fused ? tensor.count : result.size();
+      Words mine = TensorBlock{at, count}.of(result);
       at += count;
       if (part.ticket == 0) continue;
       if (tensor.dtype == DataType::kFloat32) scale(mine, tensor.postscale);
@@ -255,6 +266,42 @@ void Executor::run(std::uint32_t process_set, const std::vector<Cut>& cuts) {
   }
 }
 
+// What the rank at `place` has when the operation is over, its tensors one behind the other.
+Words Executor::result_of(const std::vector<Cut>& cuts, const std::vector<Words>& packed,
+                          std::size_t place) const {
+  const auto present = std::find_if(cuts.begin(), cuts.end(),
+                                    [](const Cut& cut) { return cut.parts.front().ticket != 0; });
+  require(present != cuts.end(), "absent_ranks", [] { return "a cut that nobody submitted"; });
+  const auto spec_of = [](const Cut& cut) -> const TensorSpec& {
+    return cut.parts.front().unit->tensors[cut.parts.front().tensor];
+  };
+  const TensorSpec& spec = spec_of(*present);
+  const std::uint32_t set = present->process_set;
+  const auto& ranks = program_.all_sets.ranks_of_set(set);
+  Words result;
+  switch (spec.kind) {
+    case OpKind::kAllreduce: return fused_allreduce(spec, packed, hosts_of(set));
+    case OpKind::kReduceScatter:
+      return block_of(spec, place).of(fused_allreduce(spec, packed, hosts_of(set)));
+    case OpKind::kAllgather:
+      for (const Words& words : packed) result.insert(result.end(), words.begin(), words.end());
+      break;
+    case OpKind::kBroadcast:
+      return packed[static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), spec.root) -
+                                             ranks.begin())];
+    case OpKind::kAlltoall:
+      for (std::size_t sender = 0; sender < cuts.size(); ++sender) {
+        const Words block = block_of(spec_of(cuts[sender]), place).of(packed[sender]);
+        result.insert(result.end(), block.begin(), block.end());
+      }
+      break;
+    case OpKind::kBarrier:
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: break;
+  }
+  return result;
+}
+
 // Against the program: every present rank's data of *this rank's* operation.
 void Executor::check_result(const Part& part, int rank, const Words& result,
                             const std::vector<int>& hosts) {
@@ -263,16 +310,26 @@ void Executor::check_result(const Part& part, int rank, const Words& result,
   const TensorSpec& spec = part.unit->tensors[part.tensor];
   std::vector<Words> inputs;
   Words expected;
-  for (const int other : program_.topology.ranks_of_set(op.key.process_set)) {
+  const auto& ranks = program_.all_sets.ranks_of_set(op.key.process_set);
+  const auto mine =
+      static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
     inputs.emplace_back();
-    if (std::find(op.absent.begin(), op.absent.end(), other) != op.absent.end()) continue;
-    inputs.back() = input_of(index, other, part.tensor, spec, op.inexact);
-    if (spec.kind == OpKind::kAllgather) {
-      expected.insert(expected.end(), inputs.back().begin(), inputs.back().end());
-    }
-    if (spec.kind == OpKind::kBroadcast && other == spec.root) expected = inputs.back();
+    const UnitPtr& unit = op.unit_of[static_cast<std::size_t>(ranks[place])];
+    if (unit == nullptr) continue;
+    const TensorSpec& theirs = unit->tensors[part.tensor];
+    inputs.back() = input_of(index, ranks[place], part.tensor, theirs,
+                             input_count(theirs, place, ranks.size()), op.inexact);
+    Words given;
+    if (spec.kind == OpKind::kAllgather) given = inputs.back();
+    if (spec.kind == OpKind::kBroadcast && ranks[place] == spec.root) given = inputs.back();
+    if (spec.kind == OpKind::kAlltoall) given = block_of(theirs, mine).of(inputs.back());
+    expected.insert(expected.end(), given.begin(), given.end());
   }
   if (spec.kind == OpKind::kAllreduce) expected = reference_allreduce(spec, inputs, hosts);
+  if (spec.kind == OpKind::kReduceScatter) {
+    expected = block_of(spec, mine).of(reference_allreduce(spec, inputs, hosts));
+  }
   require(result == expected, "right_result", [&] {
     return "rank " + std::to_string(rank) + ", operation " + std::to_string(index) + ", " +
            unit_text(*part.unit) + ": the result is not that of the inputs";

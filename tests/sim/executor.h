@@ -81,9 +81,12 @@ class Executor {
   void complete(int rank, const Cut& cut);
   void check_payloads(int rank, const Cut& cut);
   void check_unit(int rank, const PlannedUnit& planned) const;
+  void check_counts(const PlannedUnit& planned, const Op& op) const;
   void advance(int rank);
   bool run_head(int rank);
   void run(std::uint32_t process_set, const std::vector<Cut>& cuts);
+  [[nodiscard]] Words result_of(const std::vector<Cut>& cuts, const std::vector<Words>& packed,
+                                std::size_t place) const;
   void check_result(const Part& part, int rank, const Words& result, const std::vector<int>& hosts);
   void drop(int rank, const Cut& cut, const Status& status);
   [[nodiscard]] std::vector<int> hosts_of(std::uint32_t process_set) const;

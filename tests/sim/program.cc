@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -16,7 +17,7 @@ constexpr Nanos kLongLimit = 1h;
 class Writer {
  public:
   Writer(const Topology& topology, Rng& rng) : rng_(rng), size_(topology.size()) {
-    program_.topology = topology;
+    program_.topology = program_.all_sets = topology;
     program_.scripts.resize(static_cast<std::size_t>(size_));
     sets_ = topology.set_ids();
     rounds_ = 4 + rng_.below(rng_.chance(50) ? 4 : 14);
@@ -24,7 +25,8 @@ class Writer {
     program_.stalls = rng_.chance(15);
     if (rng_.chance(30)) changed_percent_ = mismatch_percent_ = limited_percent_ = 0;
     if (rng_.chance(20)) limited_percent_ = 30;
-    choose_joins();
+    for (const std::uint32_t set : sets_) choose_joins(set, 0, rounds_);
+    choose_dynamic_sets();
     choose_options();
   }
 
@@ -65,26 +67,83 @@ class Writer {
     }
   }
 
-  // Some sets have a join: rank r of the set joins before the round join_round_[set][r].
-  void choose_joins() {
-    for (const std::uint32_t set : sets_) {
-      if (!rng_.chance(40)) continue;
-      for (const int rank : program_.topology.ranks_of_set(set)) {
-        join_round_[set][rank] = 1 + rng_.below(rounds_ - 1);
+  // Some sets have joins, of one or two epochs: a rank joins before the round that is chosen here,
+  // among those after `first` and before `end`.
+  void choose_joins(std::uint32_t set, int first, int end) {
+    if (!rng_.chance(40)) return;
+    const int epochs = rng_.chance(50) ? 1 : 2;
+    for (int epoch = 0; epoch < epochs && first + 1 < end; ++epoch) {
+      const int length = epoch + 1 == epochs ? end - first - 1 : (end - first) / 2;
+      if (length == 0) return;
+      auto& joins = epochs_[set].emplace_back();
+      int last = first;
+      for (const int rank : program_.all_sets.ranks_of_set(set)) {
+        joins[rank] = first + 1 + rng_.below(length);
+        last = std::max(last, joins[rank]);
       }
+      first = last;
     }
   }
 
   [[nodiscard]] std::vector<int> absent_in(std::uint32_t set, int round) const {
     std::vector<int> absent;
-    const auto joins = join_round_.find(set);
-    if (joins == join_round_.end()) return absent;
-    for (const auto& [rank, joined] : joins->second) {
-      if (joined <= round) absent.push_back(rank);
+    const auto epochs = epochs_.find(set);
+    if (epochs == epochs_.end()) return absent;
+    for (const auto& joins : epochs->second) {
+      absent.clear();
+      for (const auto& [rank, joined] : joins) {
+        if (joined <= round) absent.push_back(rank);
+      }
+      if (absent.size() < joins.size()) return absent;
+      absent.clear();  // all have joined: the next epoch has begun
     }
-    // All have joined: the next epoch has begun.
-    if (absent.size() == joins->second.size()) absent.clear();
     return absent;
+  }
+
+  struct DynamicSet {
+    std::uint32_t id = 0;
+    int made_in = 0;  // round; its operations come later
+    int ends_in = 0;
+    int make_op = -1;
+  };
+
+  // Not where a time limit could hit the making of a set, whose id would then be another one.
+  void choose_dynamic_sets() {
+    if (program_.stalls) return;
+    int round = 0;
+    for (int i = rng_.below(4); i > 0; --i) {
+      round += rng_.below(3);
+      if (round + 2 >= rounds_) return;
+      if (!absent_in(0, round).empty()) continue;
+      DynamicSet set;
+      set.id = program_.all_sets.newest_set() + 1;
+      set.made_in = round;
+      set.ends_in = round + 1 + rng_.below(rounds_ - round - 1);
+      if (rng_.chance(25) || !absent_in(0, set.ends_in).empty()) set.ends_in = rounds_;
+      program_.all_sets.add_process_set(set.id, some_ranks());
+      choose_joins(set.id, set.made_in, std::min(set.ends_in + 1, rounds_));
+      dynamic_.push_back(set);
+      ++round;
+    }
+  }
+
+  // Half of the time of one host, often without its leader.
+  std::vector<int> some_ranks() {
+    const Topology& topology = program_.topology;
+    std::vector<int> ranks = topology.ranks_of_set(0);
+    if (rng_.chance(50)) ranks = topology.ranks_of_host(topology.host_of(rng_.pick(ranks)));
+    rng_.shuffle(ranks);
+    ranks.resize(1 + rng_.below(ranks.size()));
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> sets_in(int round) const {
+    std::vector<std::uint32_t> sets = sets_;
+    for (const DynamicSet& set : dynamic_) {
+      if (set.made_in < round && round <= set.ends_in) sets.insert(sets.end(), 2, set.id);
+    }
+    return sets;
   }
 
   static TensorSpec tensor(std::string name, Rng& rng) {
@@ -92,6 +151,7 @@ class Writer {
     spec.name = std::move(name);
     spec.dtype = rng.chance(70) ? DataType::kFloat32 : DataType::kInt32;
     spec.op = static_cast<ReduceOp>(rng.below(kReduceOpCount));
+    if (spec.dtype == DataType::kFloat32 && rng.chance(5)) spec.op = ReduceOp::kAdasum;
     spec.count = rng.below(std::uint64_t{rng.chance(50) ? 11U : 24U});
     spec.shape = {static_cast<std::int64_t>(spec.count)};
     if (spec.dtype == DataType::kFloat32 && rng.chance(20)) spec.prescale = 0.5;
@@ -108,21 +168,75 @@ class Writer {
       const int members = 1 + rng_.below(4);
       for (int i = 0; i < members; ++i) {
         unit.tensors.push_back(tensor("m" + std::to_string(i), rng_));
+        if (rng_.chance(20)) make_kind(unit.tensors.back(), key.process_set);
       }
       return unit;
     }
     TensorSpec spec = tensor(key.name, rng_);
-    if (dice >= 75) {
-      spec.kind = static_cast<OpKind>(1 + rng_.below(3));
-      spec.op = ReduceOp::kSum;
-      spec.prescale = spec.postscale = 1.0;
-      if (spec.kind == OpKind::kBarrier) spec.count = 0;
-      if (spec.kind == OpKind::kBroadcast) {
-        spec.root = rng_.pick(program_.topology.ranks_of_set(key.process_set));
-      }
-    }
+    if (dice >= 65) make_kind(spec, key.process_set);
     unit.tensors = {spec};
     return unit;
+  }
+
+  // Another kind than an all-reduce. Numbers that are each rank's own affair: personalise().
+  void make_kind(TensorSpec& spec, std::uint32_t set) {
+    static const std::vector<OpKind> kKinds = {
+        OpKind::kAllgather, OpKind::kAllgather, OpKind::kBroadcast,     OpKind::kBroadcast,
+        OpKind::kBarrier,   OpKind::kAlltoall,  OpKind::kReduceScatter, OpKind::kReduceScatter};
+    const std::vector<int>& ranks = program_.all_sets.ranks_of_set(set);
+    spec.kind = rng_.pick(kKinds);
+    if (spec.kind == OpKind::kBarrier) spec.count = 0;
+    if (spec.kind == OpKind::kBroadcast) spec.root = rng_.pick(ranks);
+    if (spec.kind == OpKind::kReduceScatter) {
+      if (spec.op == ReduceOp::kAdasum) spec.op = ReduceOp::kSum;
+    } else {
+      spec.op = ReduceOp::kSum;
+      spec.prescale = spec.postscale = 1.0;
+    }
+    const bool has_counts = spec.kind == OpKind::kAllgather || spec.kind == OpKind::kAlltoall ||
+                            spec.kind == OpKind::kReduceScatter;
+    if (!has_counts || rng_.chance(40)) return;
+    if (spec.kind == OpKind::kAllgather && rng_.chance(60)) {
+      spec.open = true;
+      return;
+    }
+    spec.counts = counts_for(ranks.size());
+    spec.count = std::accumulate(spec.counts.begin(), spec.counts.end(), std::uint64_t{0});
+    spec.shape = {static_cast<std::int64_t>(spec.count)};
+  }
+
+  std::vector<std::uint64_t> counts_for(std::size_t size) {
+    std::vector<std::uint64_t> counts(size);
+    for (std::uint64_t& count : counts) count = rng_.below(std::uint64_t{5});
+    return counts;
+  }
+
+  // The unit as each of `ranks` submits it, if their numbers are each one's own affair.
+  void personalise(Op& op, const std::vector<int>& ranks, int tensor) {
+    const std::vector<int>& all = program_.all_sets.ranks_of_set(op.key.process_set);
+    std::vector<Unit> units;
+    for (const int rank : ranks) {
+      Unit& unit = units.emplace_back(*op.unit_of[static_cast<std::size_t>(rank)]);
+      TensorSpec& spec = unit.tensors[static_cast<std::size_t>(tensor)];
+      if (spec.open) {
+        spec.count = rng_.below(std::uint64_t{6});
+      } else {
+        spec.counts = counts_for(all.size());
+        spec.count = std::accumulate(spec.counts.begin(), spec.counts.end(), std::uint64_t{0});
+      }
+      spec.shape = {static_cast<std::int64_t>(spec.count)};
+    }
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      TensorSpec& spec = units[i].tensors[static_cast<std::size_t>(tensor)];
+      if (spec.open || ranks.size() != all.size() || !rng_.chance(50)) continue;
+      for (const Unit& sender : units) {
+        spec.receive_counts.push_back(sender.tensors[static_cast<std::size_t>(tensor)].counts[i]);
+      }
+    }
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      op.unit_of[static_cast<std::size_t>(ranks[i])] =
+          std::make_shared<const Unit>(std::move(units[i]));
+    }
   }
 
   UnitKey next_number(std::uint32_t set) { return {set, "#" + std::to_string(numbers_[set]++)}; }
@@ -160,18 +274,32 @@ class Writer {
     op.inexact = rng_.chance(30);
     op.payload_percent = rng_.pick(std::vector<int>{0, 0, 30, 80, 100, 100});
     const auto shared = std::make_shared<const Unit>(unit);
-    for (const int rank : program_.topology.ranks_of_set(set)) {
+    for (const int rank : program_.all_sets.ranks_of_set(set)) {
       if (is_absent(op, rank)) continue;
       op.unit_of[static_cast<std::size_t>(rank)] = shared;
     }
-    for (const TensorSpec& spec : unit.tensors) {
-      const bool needs_absent =
-          !op.absent.empty() && (spec.kind == OpKind::kAllgather ||
-                                 (spec.kind == OpKind::kBroadcast && is_absent(op, spec.root)));
-      if (needs_absent) op.expected = StatusCode::kInvalidArgument;
+    for (std::size_t i = 0; i < unit.tensors.size(); ++i) {
+      if (unit.tensors[i].is_personal()) personalise(op, submitters(op), static_cast<int>(i));
+      if (!op.absent.empty() && needs_absent(unit.tensors[i], op)) {
+        op.expected = StatusCode::kInvalidArgument;
+      }
     }
     program_.ops.push_back(std::move(op));
     return static_cast<int>(program_.ops.size()) - 1;
+  }
+
+  static bool needs_absent(const TensorSpec& spec, const Op& op) {
+    switch (spec.kind) {
+      case OpKind::kAllreduce:
+      case OpKind::kReduceScatter: return spec.op == ReduceOp::kProd && spec.prescale != 1.0;
+      case OpKind::kAllgather: return !spec.open;
+      case OpKind::kBroadcast: return is_absent(op, spec.root);
+      case OpKind::kBarrier: return false;
+      case OpKind::kAlltoall:
+      case OpKind::kCreateSet:
+      case OpKind::kDestroySet: break;
+    }
+    return true;
   }
 
   static bool is_absent(const Op& op, int rank) {
@@ -191,14 +319,18 @@ class Writer {
     rng_.shuffle(ranks);
     const std::size_t others = 1 + rng_.below(ranks.size() - 1);
     Unit other = *op.unit_of[static_cast<std::size_t>(ranks[0])];
-    if (rng_.chance(50)) {
+    if (!other.tensors[0].receive_counts.empty()) {  // of one rank alone: it expects too much
+      ++other.tensors[0].receive_counts[0];
+      ranks.resize(1);
+    } else if (rng_.chance(50)) {
       other.tensors[0].shape.push_back(1);
     } else {
       other.tensors[0].dtype = DataType::kFloat64;
     }
     const auto shared = std::make_shared<const Unit>(other);
-    for (std::size_t i = 0; i < others; ++i)
+    for (std::size_t i = 0; i < others && i < ranks.size(); ++i) {
       op.unit_of[static_cast<std::size_t>(ranks[i])] = shared;
+    }
     op.expected = StatusCode::kMismatch;
   }
 
@@ -215,7 +347,8 @@ class Writer {
       unit = std::make_shared<const Unit>(std::move(refused));
     }
     op.expected = StatusCode::kMismatch;
-    if (round + 1 < rounds_ && rng_.chance(60)) retries_.insert({op.key, round + 1});
+    if (round + 1 < end_of(op.key.process_set) && rng_.chance(60))
+      retries_.insert({op.key, round + 1});
   }
 
   void make_limited(Op& op, int round) {
@@ -236,12 +369,13 @@ class Writer {
   void write_round(int round) {
     std::set<UnitKey> used;
     std::vector<int> ops;
+    const std::vector<std::uint32_t> sets = sets_in(round);
     for (const auto& [key, retry_round] : retries_) {
       if (retry_round != round || !used.insert(key).second) continue;
       ops.push_back(add_op(signature(key), key.process_set, round));
     }
     for (int attempt = 0; static_cast<int>(ops.size()) < ops_of_round(round); ++attempt) {
-      const std::uint32_t set = rng_.pick(sets_);
+      const std::uint32_t set = rng_.pick(sets);
       if (rng_.chance(4)) {
         const UnitKey key{set, "bad" + std::to_string(program_.ops.size())};
         ops.push_back(add_op(signature(key), set, round));
@@ -255,18 +389,108 @@ class Writer {
       if (rng_.chance(mismatch_percent_)) make_mismatch(op);
       if (rng_.chance(limited_percent_)) make_limited(op, round);
     }
+    change_sets(round, ops);
     for (int rank = 0; rank < size_; ++rank) write_script(rank, round, ops);
+  }
+
+  [[nodiscard]] int end_of(std::uint32_t set) const {
+    for (const DynamicSet& one : dynamic_) {
+      if (one.id == set) return std::min(one.ends_in + 1, rounds_);
+    }
+    return rounds_;
+  }
+
+  int add_set_change(OpKind kind, const std::string& name, std::vector<std::int64_t> shape,
+                     int round) {
+    TensorSpec spec;
+    spec.name = name;
+    spec.kind = kind;
+    spec.shape = std::move(shape);
+    Unit unit;
+    unit.key = {0, name};
+    unit.numbered = true;
+    unit.tensors.push_back(std::move(spec));
+    return add_op(unit, 0, round);
+  }
+
+  void change_sets(int round, std::vector<int>& ops) {
+    for (DynamicSet& set : dynamic_) {
+      if (set.made_in == round) {
+        const auto& ranks = program_.all_sets.ranks_of_set(set.id);
+        set.make_op = add_set_change(OpKind::kCreateSet, "#pset:" + std::to_string(set.id),
+                                     {ranks.begin(), ranks.end()}, round);
+        program_.ops.back().new_set = set.id;
+        ops.push_back(set.make_op);
+      }
+      if (set.ends_in != round) continue;
+      for (int i = rng_.below(3); i > 0; --i) add_unfinished(set, round, ops);
+      ops.push_back(add_set_change(OpKind::kDestroySet, "#destroy:" + std::to_string(set.id),
+                                   {static_cast<std::int64_t>(set.id)}, round));
+    }
+    // What joined ranks cannot take part in fails at once; what ranks mean differently, too.
+    const std::string name = "#pset:wrong" + std::to_string(round);
+    if (program_.stalls || !rng_.chance(15)) return;
+    ops.push_back(add_set_change(OpKind::kCreateSet, name, {0, 1}, round));
+    if (program_.ops.back().expected != StatusCode::kOk) return;
+    Unit other = *program_.ops.back().unit_of[0];
+    other.tensors[0].shape = {0, 1, 2};
+    program_.ops.back().unit_of[rng_.below(static_cast<std::size_t>(size_))] =
+        std::make_shared<const Unit>(std::move(other));
+    program_.ops.back().expected = StatusCode::kMismatch;
+  }
+
+  // Some ranks never submit it: it ends with the set.
+  void add_unfinished(const DynamicSet& set, int round, std::vector<int>& ops) {
+    const UnitKey key{set.id, "unfinished" + std::to_string(program_.ops.size())};
+    const int index = add_op(signature(key), set.id, round);
+    Op& op = program_.ops.back();
+    const std::vector<int> ranks = submitters(op);
+    if (ranks.size() < 2) {
+      program_.ops.pop_back();
+      return;
+    }
+    op.unit_of[static_cast<std::size_t>(rng_.pick(ranks))] = nullptr;
+    for (const int rank : ranks) {
+      if (rng_.chance(30)) op.unit_of[static_cast<std::size_t>(rank)] = nullptr;
+    }
+    op.expected = StatusCode::kAborted;
+    ops.push_back(index);
+  }
+
+  // What ends a process set comes after all else that this rank submits to it.
+  void put_ends_last(std::vector<int>& ops) {
+    for (const DynamicSet& set : dynamic_) {
+      const auto is_end = [&](int op) {
+        return program_.ops[static_cast<std::size_t>(op)].key.name ==
+               "#destroy:" + std::to_string(set.id);
+      };
+      const auto is_of_set = [&](int op) {
+        return program_.ops[static_cast<std::size_t>(op)].key.process_set == set.id;
+      };
+      const auto end = std::find_if(ops.begin(), ops.end(), is_end);
+      const auto last = std::find_if(ops.rbegin(), ops.rend(), is_of_set);
+      if (end == ops.end() || last == ops.rend() || last.base() <= end) continue;
+      std::rotate(end, end + 1, last.base());
+    }
   }
 
   void write_script(int rank, int round, std::vector<int> ops) {
     auto& script = program_.scripts[static_cast<std::size_t>(rank)];
-    for (const auto& [set, joins] : join_round_) {
-      const auto joined = joins.find(rank);
-      if (joined != joins.end() && joined->second == round) {
-        script.push_back({.kind = Step::Kind::kJoin, .process_set = set});
+    for (const DynamicSet& set : dynamic_) {
+      if (set.made_in + 1 == round) {
+        script.push_back({.kind = Step::Kind::kWaitOp, .op = set.make_op});
+      }
+    }
+    for (const auto& [set, epochs] : epochs_) {
+      for (const auto& joins : epochs) {
+        const auto joined = joins.find(rank);
+        if (joined != joins.end() && joined->second == round) {
+          script.push_back({.kind = Step::Kind::kJoin, .process_set = set});
+        }
       }
     }
     rng_.shuffle(ops);
+    put_ends_last(ops);
     for (const int index : ops) {
       const UnitPtr& unit =
           program_.ops[static_cast<std::size_t>(index)].unit_of[static_cast<std::size_t>(rank)];
@@ -294,7 +518,9 @@ class Writer {
   int limited_percent_ = 7;
   Program program_;
   std::vector<std::uint32_t> sets_;
-  std::map<std::uint32_t, std::map<int, int>> join_round_;
+  std::vector<DynamicSet> dynamic_;
+  // By process set, in order: the round in which each rank joins.
+  std::map<std::uint32_t, std::vector<std::map<int, int>>> epochs_;
   std::map<UnitKey, Unit> signatures_;
   std::map<std::uint32_t, int> numbers_;
   std::set<std::pair<UnitKey, int>> retries_;  // with the round

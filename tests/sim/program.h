@@ -2,7 +2,8 @@
 //
 // An Op is one logical operation. A rank's script submits the ops that concern it, round by round,
 // in an order of its own; within a round names are distinct, so a program without faults always
-// ends. Plain values, made from a seed.
+// ends. Process sets are made one after the other, so their ids are known here; some are destroyed,
+// with operations under way that only some of their ranks submit. Plain values, made from a seed.
 #pragma once
 
 #include <optional>
@@ -23,12 +24,13 @@ struct Op {
   std::vector<int> absent;       // ranks that have joined by then
   StatusCode expected = StatusCode::kOk;
   bool may_time_out = false;
-  bool inexact = false;     // data whose sum depends on the order
-  int payload_percent = 0;  // how likely a rank sends its bytes along, where they are few
+  bool inexact = false;       // data whose sum depends on the order
+  int payload_percent = 0;    // how likely a rank sends its bytes along, where they are few
+  std::uint32_t new_set = 0;  // the id of the process set that it makes
 };
 
 struct Step {
-  enum class Kind { kSubmit, kRefuse, kJoin, kSleep, kWaitAll, kWaitJoins, kGoodbye };
+  enum class Kind { kSubmit, kRefuse, kJoin, kSleep, kWaitOp, kWaitAll, kWaitJoins, kGoodbye };
   Kind kind = Kind::kSubmit;
   int op = 0;
   std::uint32_t process_set = 0;
@@ -36,7 +38,8 @@ struct Step {
 };
 
 struct Program {
-  Topology topology;
+  Topology topology;  // as it begins
+  Topology all_sets;  // with the process sets that the program will make
   std::vector<Op> ops;
   std::vector<std::vector<Step>> scripts;  // by rank
   std::vector<SequencerOptions> options;   // by rank

@@ -269,6 +269,11 @@ void Simulation::strike() {
     fault_ = Fault::kNone;
     return;
   }
+  // Who misses a new process set, because some rank leaves, could not go on with the program.
+  const Program& program = era_of(nodes_[static_cast<std::size_t>(victim_)]).program;
+  if (fault_ == Fault::kLeave && program.all_sets.newest_set() > program.topology.newest_set()) {
+    fault_ = Fault::kAbort;
+  }
   struck_ = true;
   struck_at_ = network_.now();
   Node& victim = nodes_[static_cast<std::size_t>(victim_)];
@@ -379,7 +384,7 @@ void Simulation::send(Node& node, const SendFrame& frame) {
 void Simulation::check_frame(const Node& from, const Node& to, const std::string& bytes) {
   const Result<Frame> frame = decode(bytes);
   require(frame.is_ok(), "protocol", [&] { return frame.status().to_string(); });
-  const Topology& topology = era_of(from).program.topology;
+  const Topology& topology = era_of(from).program.all_sets;
   const int to_rank = era_of(from).rank_of(index_of(to));
   if (topology.host_of(from.rank) != topology.host_of(to_rank)) {
     const bool of_one_host =

@@ -57,6 +57,7 @@ class Simulation {
     std::map<UnitKey, Ticket> open;
     std::set<std::uint32_t> joining;
     std::set<std::uint32_t> closed;  // some rank has left
+    std::set<std::uint32_t> ended;   // destroyed
     std::map<std::uint32_t, std::size_t> joins_ended;
     Nanos tick_at = kNever;
     Nanos sleeps_until{0};
@@ -137,6 +138,8 @@ class Simulation {
   void take_ordered(Node& node, LogEntry entry);
   void end_published(Node& node, std::optional<std::uint32_t> process_set, const Status& status);
   void act(Node& node, Action& action);
+  void execute(Node& node, Plan& plan);
+  void change_set(Node& node, const PlannedUnit& planned);
   void send(Node& node, const SendFrame& frame);
   void check_frame(const Node& from, const Node& to, const std::string& bytes);
   void end_ticket(Node& node, Ticket ticket, const Status& status);

@@ -9,7 +9,7 @@ namespace kolo::internal {
 bool Simulation::is_calm(const Node& node, std::uint32_t process_set) const {
   if (node.left_behind) return false;
   if (!struck_ || reformed_) return true;
-  const Topology& topology = eras_.back()->program.topology;
+  const Topology& topology = eras_.back()->program.all_sets;
   return fault_ == Fault::kLeave && !topology.in_set(process_set, victim_);
 }
 
@@ -59,6 +59,8 @@ bool Simulation::run_step(Node& node, const Step& step) {
   switch (step.kind) {
     case Step::Kind::kSleep: node.sleeps_until = network_.now() + step.duration; return true;
     case Step::Kind::kWaitAll: return node.open.empty();
+    case Step::Kind::kWaitOp:
+      return !node.open.contains(era_of(node).program.ops[static_cast<std::size_t>(step.op)].key);
     case Step::Kind::kWaitJoins: return node.joining.empty();
     case Step::Kind::kGoodbye:
       if (!may_leave(node)) return false;
@@ -69,9 +71,8 @@ bool Simulation::run_step(Node& node, const Step& step) {
       if (wait_for_set(step.process_set)) return false;
       if (!node.negotiator->broken().is_ok()) return true;
       if (node.closed.contains(step.process_set)) return true;  // it would not end
-      node.joining.insert(step.process_set);
       take_commands(node);
-      node.negotiator->join(step.process_set);
+      if (node.negotiator->join(step.process_set)) node.joining.insert(step.process_set);
       return true;
     case Step::Kind::kSubmit:
     case Step::Kind::kRefuse: break;
@@ -169,10 +170,7 @@ void Simulation::act(Node& node, Action& action) {
   Era& era = era_of(node);
   const auto who = [&] { return "rank " + std::to_string(node.rank) + ": "; };
   if (const auto* frame = std::get_if<SendFrame>(&action)) return send(node, *frame);
-  if (const auto* execute = std::get_if<Execute>(&action)) {
-    note([&] { return who() + "plan of " + std::to_string(execute->plan.cuts.size()) + " cuts"; });
-    return era.executor->execute(node.rank, execute->plan);
-  }
+  if (auto* run = std::get_if<Execute>(&action)) return execute(node, run->plan);
   if (const auto* finish = std::get_if<Finish>(&action)) {
     return end_ticket(node, finish->ticket, finish->status);
   }
@@ -198,6 +196,46 @@ void Simulation::act(Node& node, Action& action) {
     consider_reform();
   }
   schedule_program(node, network_.some_delay(10us));
+}
+
+void Simulation::execute(Node& node, Plan& plan) {
+  note([&] {
+    return "rank " + std::to_string(node.rank) + ": plan of " + std::to_string(plan.cuts.size()) +
+           " cuts";
+  });
+  for (PlannedUnit& planned : plan.units) {
+    const std::uint32_t set = planned.unit->key.process_set;
+    require(planned.run == 0 || !node.ended.contains(set), "ended_set", [&] {
+      return "rank " + std::to_string(node.rank) + " is to run " + unit_text(*planned.unit) +
+             " of process set " + std::to_string(set) + ", which has ended";
+    });
+    if (planned.run == 0 || planned.unit->group) continue;
+    if (!is_set_change(planned.unit->tensors.front().kind)) continue;
+    change_set(node, planned);
+    planned.run = 0;  // that is all there is to it
+  }
+  era_of(node).executor->execute(node.rank, plan);
+}
+
+void Simulation::change_set(Node& node, const PlannedUnit& planned) {
+  Submitted& submitted = era_of(node).submissions(node.rank).at(planned.ticket - 1);
+  const Op& op = era_of(node).program.ops[static_cast<std::size_t>(submitted.op)];
+  require(planned.new_set == op.new_set, "same_set", [&] {
+    return "rank " + std::to_string(node.rank) + ", " + unit_text(*planned.unit) +
+           ": process set " + std::to_string(planned.new_set) + ", expected " +
+           std::to_string(op.new_set);
+  });
+  if (const std::uint32_t ended = ended_set(*planned.unit); ended != 0) {
+    node.ended.insert(ended);
+    node.joining.erase(ended);
+    if (node.slots) {
+      require(node.slots->give_up(ended).empty(), "ended_set",
+              [&] { return "process set " + std::to_string(ended) + " ends with slots in use"; });
+    }
+  }
+  submitted.by_payloads = true;  // it needs nobody any more
+  submitted.tensors_left = 0;
+  end_ticket(node, planned.ticket, Status::ok());
 }
 
 void Simulation::join_ended(Node& node, const JoinEnded& ended) {

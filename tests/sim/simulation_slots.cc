@@ -29,7 +29,7 @@ void Simulation::share_memory(Era& era) {
 
 void Simulation::join_board(Era& era, Node& node) {
   if (era.boards.empty()) return;
-  const Topology& topology = era.program.topology;
+  const Topology& topology = era.program.all_sets;
   const int host = topology.host_of(node.rank);
   const std::vector<int> local = topology.ranks_of_host(host);
   const auto place = std::find(local.begin(), local.end(), node.rank) - local.begin();
@@ -125,6 +125,8 @@ void Simulation::take_ordered(Node& node, LogEntry entry) {
                      ": the log orders a unit that this rank has not published";
             });
     if (mine.ticket != 0) {
+      require(!node.ended.contains(mine.unit->key.process_set), "ended_set",
+              [] { return "the log orders a unit of a process set that has ended"; });
       if (run == 0) run = node.negotiator->count_run(mine.unit->key.process_set);
       const auto& tensors = mine.unit->tensors;
       if (mine.unit->group) {

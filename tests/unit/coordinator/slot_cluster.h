@@ -52,6 +52,10 @@ class SlotCluster {
 
   Rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   Negotiator& at(int rank) { return *(*this)[rank].negotiator; }
+  // A set that the program has made: what core would learn of it.
+  void add_process_set(std::uint32_t id, std::vector<int> ranks) {
+    topology_.add_process_set(id, std::move(ranks));
+  }
   SlotBoard& board(int rank) { return boards_.of(rank); }
   [[nodiscard]] std::size_t frames() const { return frames_; }
   void hold(int rank) { held_.insert(rank); }
