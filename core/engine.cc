@@ -128,6 +128,7 @@ void Engine::end_join(std::uint32_t process_set, const Status& status, int last_
   if (node.empty()) return;
   const RequestPtr& request = node.mapped();
   if (status.is_ok() && request->number != nullptr) *request->number = last_rank;
+  request->set->next_number.store(0, std::memory_order_relaxed);
   request->set->joined.store(false, std::memory_order_relaxed);
   parts_.completions.finish(request, status);
 }

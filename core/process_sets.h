@@ -25,6 +25,9 @@ struct ProcessSet {
   ReductionOrder order;              // of its ranks
   std::atomic<bool> closing{false};  // this rank has called for its end
   std::atomic<bool> joined{false};   // this rank has, and not all have
+  // Of the next operation without a name. Ranks that have joined miss some, so the end of a join,
+  // when nothing is under way anywhere, begins anew.
+  std::atomic<std::uint64_t> next_number{0};
 
   ProcessSet(std::uint32_t the_id, std::vector<int> the_ranks, int rank,
              const std::vector<int>& host_of);

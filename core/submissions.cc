@@ -58,6 +58,10 @@ TensorSpec spec_of(const Submission& submission, const ProcessSet& set, std::str
   return spec;
 }
 
+std::string next_name(ProcessSet& set) {
+  return "#" + std::to_string(set.next_number.fetch_add(1, std::memory_order_relaxed));
+}
+
 // The system may give a new thread the id of one that has ended, with a group left open.
 std::uint64_t this_thread_number() {
   static std::atomic<std::uint64_t> threads{0};
@@ -66,10 +70,6 @@ std::uint64_t this_thread_number() {
 }
 
 }  // namespace
-
-std::string Submissions::next_number(std::uint32_t process_set) {
-  return "#" + std::to_string(numbers_[process_set]++);
-}
 
 RequestPtr Submissions::request_of(const Submission& submission, ProcessSet& set) {
   RequestPtr request = pool_.make();
@@ -82,7 +82,7 @@ RequestPtr Submissions::request_of(const Submission& submission, ProcessSet& set
   return request;
 }
 
-UnitPtr Submissions::unit_of(const Submission& submission, const ProcessSet& set) {
+UnitPtr Submissions::unit_of(const Submission& submission, ProcessSet& set) {
   auto unit = std::make_shared<Unit>();
   unit->key.process_set = set.id;
   unit->key.name = submission.name;
@@ -91,8 +91,7 @@ UnitPtr Submissions::unit_of(const Submission& submission, const ProcessSet& set
     unit->key.name = set_call_name(submission);
     unit->numbered = true;
   } else if (unit->numbered) {
-    const std::lock_guard lock(mutex_);
-    unit->key.name = next_number(set.id);
+    unit->key.name = next_name(set);
   }
   unit->tensors.push_back(spec_of(submission, set, unit->key.name));
   return unit;
@@ -108,7 +107,7 @@ std::string Submissions::set_call_name(const Submission& submission) {
   return "#pset:#" + std::to_string(sets_made_++);
 }
 
-UnitPtr Submissions::refused(const Submission& submission, const ProcessSet& set,
+UnitPtr Submissions::refused(const Submission& submission, ProcessSet& set,
                              const std::string& why) {
   auto unit = std::make_shared<Unit>(*unit_of(submission, set));
   unit->invalid = why;
@@ -181,7 +180,7 @@ Result<RequestPtr> Submissions::close_group(ProcessSet& world, UnitPtr& refused)
   unit->group = true;
   unit->key.process_set = group.request->set->id;
   unit->numbered = group.name.empty();
-  unit->key.name = unit->numbered ? next_number(unit->key.process_set) : group.name;
+  unit->key.name = unit->numbered ? next_name(*group.request->set) : group.name;
   std::sort(group.members.begin(), group.members.end(),
             [](const auto& a, const auto& b) { return a.first.name < b.first.name; });
   for (auto& [spec, buffers] : group.members) {

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <unordered_map>
 
 #include "core/process_sets.h"
 #include "core/request_state.h"
@@ -21,9 +20,9 @@ class Submissions {
   // A checked submission as a request of its own, without its unit.
   RequestPtr request_of(const Submission& submission, ProcessSet& set);
   // What the ranks are to agree on; draws a sequence number of the set if it has no name.
-  UnitPtr unit_of(const Submission& submission, const ProcessSet& set);
+  UnitPtr unit_of(const Submission& submission, ProcessSet& set);
   // What to tell the other ranks of a submission that was refused here.
-  UnitPtr refused(const Submission& submission, const ProcessSet& set, const std::string& why);
+  UnitPtr refused(const Submission& submission, ProcessSet& set, const std::string& why);
 
   // Groups belong to the thread that opened them.
   Status open_group(std::string name);
@@ -46,14 +45,12 @@ class Submissions {
     Status spoilt;
   };
   std::string set_call_name(const Submission& submission);
-  std::string next_number(std::uint32_t process_set);  // call with mutex_ held
 
   RequestPool& pool_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint32_t, std::uint64_t> numbers_;  // by process set
-  std::uint64_t sets_made_ = 0;                               // without a name
-  std::map<std::uint64_t, OpenGroup> groups_;                 // by thread
-  std::atomic<std::size_t> open_{0};                          // of groups_
+  std::uint64_t sets_made_ = 0;                // without a name
+  std::map<std::uint64_t, OpenGroup> groups_;  // by thread
+  std::atomic<std::size_t> open_{0};           // of groups_
 };
 
 }  // namespace kolo::internal

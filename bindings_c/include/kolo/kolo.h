@@ -373,10 +373,11 @@ KOLO_API kolo_status kolo_barrier(kolo_context* context, const kolo_options* opt
 /* This rank has no more data in this epoch: until all ranks of the process set have joined, their
  * reductions go on without it. It takes part with neutral elements, KOLO_AVG divides by the number
  * of ranks that have not joined, and kolo_result tells that number. Operations that need something
- * of every rank (allgather and alltoall but for allocate, broadcasts from a joined root, products
- * with a prescale) end with INVALID_ARGUMENT instead. Complete when all ranks have joined;
- * *last_rank (may be NULL) is then the one that did so last, whose state is the newest. After that
- * the set is as before. Until then this rank can submit nothing to the set.
+ * of every rank (allgather and alltoall, but for an allgather with allocate; broadcasts from a
+ * joined root; products with a prescale) end with INVALID_ARGUMENT instead. Complete when all ranks
+ * have joined; *last_rank (may be NULL) is then the one that did so last, whose state is the
+ * newest. After that the set is as before, and its sequence numbers begin anew. Until then this
+ * rank can submit nothing to the set.
  * Errors: INVALID_ARGUMENT (an option other than pset and callback, an open group),
  * DUPLICATE_NAME (joined already), and as for the collectives. */
 KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,

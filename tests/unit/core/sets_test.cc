@@ -229,6 +229,9 @@ TEST_P(Sets, JoinLetsTheOthersGoOn) {
   ranks.on_all([](Context& context) {
     for (int epoch = 0; epoch < 3; ++epoch) {
       for (int batch = 0; batch <= context.rank(); ++batch) {
+        std::vector<std::int32_t> step = {1};
+        ASSERT_TRUE(context.run(sum_of({}, step)).is_ok());
+        EXPECT_EQ(step[0], 3 - batch);
         for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
           std::vector<float> values(count, 6.0F);
           std::int32_t participants = -1;
@@ -251,6 +254,7 @@ TEST_P(Sets, JoinLetsTheOthersGoOn) {
       const Status joined = context.run_join(join);
       ASSERT_TRUE(joined.is_ok()) << joined.to_string();
       EXPECT_EQ(last, 2);
+      ASSERT_TRUE(context.run(barrier()).is_ok());
       probe(context);
     }
   });
