@@ -391,34 +391,6 @@ void Negotiator::hear(const Notice& notice, int from) {
   actions_.emplace_back(Broken{cause});
 }
 
-void Negotiator::rank_leaves(const Notice& notice) {
-  const Status cause =
-      aborted("rank " + std::to_string(notice.rank) +
-              " has shut its context down. Wait for every operation on all ranks before any rank "
-              "calls kolo_shutdown");
-  const auto concerned = [&](std::uint32_t set) { return followed_.in_set(set, notice.rank); };
-  give_up(concerned, cause);
-  const auto leave = [&](std::uint32_t set) {
-    const auto runs = notice.through.find(set);
-    const std::uint64_t through = runs == notice.through.end() ? 0 : runs->second;
-    actions_.emplace_back(RankLeft{notice.rank, set, through, cause});
-  };
-  for (const std::uint32_t set : followed_.set_ids()) {
-    if (!concerned(set) || !followed_.in_set(set, rank_)) continue;
-    member_.close_set(set);
-    leave(set);
-  }
-  for (const auto& [set, ranks] : ended_) {
-    if (std::ranges::binary_search(ranks, notice.rank)) leave(set);
-  }
-}
-
-void Negotiator::give_up(const std::function<bool(std::uint32_t)>& concerned, const Status& cause) {
-  for (Finished& one : member_.give_up(concerned, [&](const Unit&) { return cause; })) {
-    actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
-  }
-}
-
 // To every linked rank but the one it came from.
 void Negotiator::spread(const Notice& notice, int except) {
   for (const int rank : topology_.linked_ranks(rank_)) {

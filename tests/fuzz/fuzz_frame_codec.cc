@@ -38,6 +38,17 @@ UnitPtr unit_named(char letter, std::uint32_t set) {
   return unit;
 }
 
+// Units about process sets, and one with numbers of each rank's own.
+UnitPtr unit_of_kind(OpKind kind, const std::string& name, std::vector<std::int64_t> shape) {
+  auto unit = std::make_shared<Unit>(*unit_named('c', 0));
+  TensorSpec& spec = unit->tensors.front();
+  unit->key.name = spec.name = name;
+  spec.kind = kind;
+  spec.open = kind == OpKind::kAllgather;
+  spec.shape = std::move(shape);
+  return unit;
+}
+
 // The same frame as a peer could have made it, with ranks and ids in reach.
 std::string adapt(Frame frame, int from, unsigned choice) {
   frame.generation = 1;
@@ -86,6 +97,11 @@ void check_rank(int rank, std::string_view input) {
             negotiator.submit(++ticket, unit_named(letter, set), now + 1ms, std::string(16, letter))
                 .is_ok());
       }
+    }
+    for (const UnitPtr& unit : {unit_of_kind(OpKind::kCreateSet, "#pset:a", {0, 1, 2}),
+                                unit_of_kind(OpKind::kDestroySet, "#destroy:1", {1}),
+                                unit_of_kind(OpKind::kAllgather, "c", {4})}) {
+      static_cast<void>(negotiator.submit(++ticket, unit, kNever).is_ok());
     }
   };
   submit_all();

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
+
+#include "tests/sim/signatures.h"
 
 namespace kolo::internal {
 namespace {
@@ -146,93 +147,17 @@ class Writer {
     return sets;
   }
 
-  static TensorSpec tensor(std::string name, Rng& rng) {
-    TensorSpec spec;
-    spec.name = std::move(name);
-    spec.dtype = rng.chance(70) ? DataType::kFloat32 : DataType::kInt32;
-    spec.op = static_cast<ReduceOp>(rng.below(kReduceOpCount));
-    if (spec.dtype == DataType::kFloat32 && rng.chance(5)) spec.op = ReduceOp::kAdasum;
-    spec.count = rng.below(std::uint64_t{rng.chance(50) ? 11U : 24U});
-    spec.shape = {static_cast<std::int64_t>(spec.count)};
-    if (spec.dtype == DataType::kFloat32 && rng.chance(20)) spec.prescale = 0.5;
-    if (spec.dtype == DataType::kFloat32 && rng.chance(20)) spec.postscale = 4.0;
-    return spec;
-  }
-
   Unit signature(const UnitKey& key) {
-    Unit unit;
-    unit.key = key;
-    const int dice = rng_.below(100);
-    if (dice < 15) {
-      unit.group = true;
-      const int members = 1 + rng_.below(4);
-      for (int i = 0; i < members; ++i) {
-        unit.tensors.push_back(tensor("m" + std::to_string(i), rng_));
-        if (rng_.chance(20)) make_kind(unit.tensors.back(), key.process_set);
-      }
-      return unit;
-    }
-    TensorSpec spec = tensor(key.name, rng_);
-    if (dice >= 65) make_kind(spec, key.process_set);
-    unit.tensors = {spec};
-    return unit;
+    return random_signature(key, program_.all_sets.ranks_of_set(key.process_set), rng_);
   }
 
-  // Another kind than an all-reduce. Numbers that are each rank's own affair: personalise().
-  void make_kind(TensorSpec& spec, std::uint32_t set) {
-    static const std::vector<OpKind> kKinds = {
-        OpKind::kAllgather, OpKind::kAllgather, OpKind::kBroadcast,     OpKind::kBroadcast,
-        OpKind::kBarrier,   OpKind::kAlltoall,  OpKind::kReduceScatter, OpKind::kReduceScatter};
-    const std::vector<int>& ranks = program_.all_sets.ranks_of_set(set);
-    spec.kind = rng_.pick(kKinds);
-    if (spec.kind == OpKind::kBarrier) spec.count = 0;
-    if (spec.kind == OpKind::kBroadcast) spec.root = rng_.pick(ranks);
-    if (spec.kind == OpKind::kReduceScatter) {
-      if (spec.op == ReduceOp::kAdasum) spec.op = ReduceOp::kSum;
-    } else {
-      spec.op = ReduceOp::kSum;
-      spec.prescale = spec.postscale = 1.0;
-    }
-    const bool has_counts = spec.kind == OpKind::kAllgather || spec.kind == OpKind::kAlltoall ||
-                            spec.kind == OpKind::kReduceScatter;
-    if (!has_counts || rng_.chance(40)) return;
-    if (spec.kind == OpKind::kAllgather && rng_.chance(60)) {
-      spec.open = true;
-      return;
-    }
-    spec.counts = counts_for(ranks.size());
-    spec.count = std::accumulate(spec.counts.begin(), spec.counts.end(), std::uint64_t{0});
-    spec.shape = {static_cast<std::int64_t>(spec.count)};
-  }
-
-  std::vector<std::uint64_t> counts_for(std::size_t size) {
-    std::vector<std::uint64_t> counts(size);
-    for (std::uint64_t& count : counts) count = rng_.below(std::uint64_t{5});
-    return counts;
-  }
-
-  // The unit as each of `ranks` submits it, if their numbers are each one's own affair.
-  void personalise(Op& op, const std::vector<int>& ranks, int tensor) {
-    const std::vector<int>& all = program_.all_sets.ranks_of_set(op.key.process_set);
+  // The numbers that are each rank's own affair.
+  void personalise(Op& op, std::size_t tensor) {
+    const std::vector<int> ranks = submitters(op);
     std::vector<Unit> units;
-    for (const int rank : ranks) {
-      Unit& unit = units.emplace_back(*op.unit_of[static_cast<std::size_t>(rank)]);
-      TensorSpec& spec = unit.tensors[static_cast<std::size_t>(tensor)];
-      if (spec.open) {
-        spec.count = rng_.below(std::uint64_t{6});
-      } else {
-        spec.counts = counts_for(all.size());
-        spec.count = std::accumulate(spec.counts.begin(), spec.counts.end(), std::uint64_t{0});
-      }
-      spec.shape = {static_cast<std::int64_t>(spec.count)};
-    }
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      TensorSpec& spec = units[i].tensors[static_cast<std::size_t>(tensor)];
-      if (spec.open || ranks.size() != all.size() || !rng_.chance(50)) continue;
-      for (const Unit& sender : units) {
-        spec.receive_counts.push_back(sender.tensors[static_cast<std::size_t>(tensor)].counts[i]);
-      }
-    }
+    for (const int rank : ranks) units.push_back(*op.unit_of[static_cast<std::size_t>(rank)]);
+    const std::size_t size = program_.all_sets.ranks_of_set(op.key.process_set).size();
+    kolo::internal::personalise(units, tensor, size, rng_);
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       op.unit_of[static_cast<std::size_t>(ranks[i])] =
           std::make_shared<const Unit>(std::move(units[i]));
@@ -279,7 +204,7 @@ class Writer {
       op.unit_of[static_cast<std::size_t>(rank)] = shared;
     }
     for (std::size_t i = 0; i < unit.tensors.size(); ++i) {
-      if (unit.tensors[i].is_personal()) personalise(op, submitters(op), static_cast<int>(i));
+      if (unit.tensors[i].is_personal()) personalise(op, i);
       if (!op.absent.empty() && needs_absent(unit.tensors[i], op)) {
         op.expected = StatusCode::kInvalidArgument;
       }

@@ -60,6 +60,67 @@ TEST(Frame, OrdersComeThroughUnchanged) {
   EXPECT_EQ(std::get<JoinDone>(read.items[3]).last_rank, 2);
 }
 
+TEST(Frame, CountsAndProcessSetsComeThroughUnchanged) {
+  TensorSpec sent = spec_of("x", {6}, DataType::kFloat32, OpKind::kAlltoall);
+  sent.counts = {1, 5};
+  sent.receive_counts = {0, std::uint64_t{1} << 40};
+  TensorSpec open = spec_of("o", {3}, DataType::kInt8, OpKind::kAllgather);
+  open.open = true;
+  const TensorSpec made = spec_of("#pset:a", {0, 7, 9}, DataType::kFloat32, OpKind::kCreateSet);
+  Frame frame;
+  for (const TensorSpec& spec : {sent, open, made}) {
+    frame.facts.push_back({share(single(spec)), 0, false, {}});
+  }
+  UnitOrder order{0, share(single(made)), false, {}};
+  order.new_set = 8;
+  order.counts = {{1, 2}, {}, {std::uint64_t{1} << 40}};
+  frame.items.emplace_back(RunItem{{order}, {}});
+  const Frame read = through_the_wire(frame);
+  ASSERT_EQ(read.facts.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(*read.facts[i].unit, *frame.facts[i].unit);
+  const UnitOrder& got = std::get<RunItem>(read.items.at(0)).units.at(0);
+  EXPECT_EQ(got.new_set, 8u);
+  EXPECT_EQ(got.counts, order.counts);
+}
+
+TEST(Frame, CountsAndProcessSetsThatCannotBeAreRefused) {
+  const auto refused = [](const TensorSpec& spec, std::uint32_t set = 0) {
+    Frame frame;
+    frame.facts.push_back({share(single(spec, set)), 0, false, {}});
+    return !decode(encode(frame)).is_ok();
+  };
+  TensorSpec spec = spec_of("x", {4});
+  spec.counts = {2, 2};
+  EXPECT_TRUE(refused(spec)) << "an all-reduce with counts";
+  spec.kind = OpKind::kReduceScatter;
+  EXPECT_FALSE(refused(spec));
+  spec.receive_counts = {2, 2};
+  EXPECT_TRUE(refused(spec)) << "it receives nothing by rank";
+  spec.receive_counts.clear();
+  spec.counts = {PTRDIFF_MAX / 4, 1};
+  EXPECT_TRUE(refused(spec)) << "more than memory holds";
+  spec.counts.clear();
+  spec.open = true;
+  EXPECT_TRUE(refused(spec)) << "only an all-gather is open";
+  const auto change = [](OpKind kind, std::vector<std::int64_t> shape) {
+    TensorSpec of_set = spec_of("#s:1", {1}, DataType::kFloat32, kind);
+    of_set.shape = std::move(shape);
+    return of_set;
+  };
+  EXPECT_FALSE(refused(change(OpKind::kCreateSet, {0, 2})));
+  EXPECT_TRUE(refused(change(OpKind::kCreateSet, {0, 2}), 1)) << "not of the world";
+  EXPECT_TRUE(refused(change(OpKind::kCreateSet, {})));
+  EXPECT_TRUE(refused(change(OpKind::kCreateSet, {2, 2})));
+  EXPECT_TRUE(refused(change(OpKind::kCreateSet, {-1, 2})));
+  EXPECT_TRUE(refused(change(OpKind::kCreateSet, {0, std::int64_t{1} << 40})));
+  EXPECT_FALSE(refused(change(OpKind::kDestroySet, {3})));
+  EXPECT_TRUE(refused(change(OpKind::kDestroySet, {3, 4})));
+  EXPECT_TRUE(refused(change(OpKind::kDestroySet, {std::int64_t{1} << 32})));
+  Frame frame;
+  frame.facts.push_back({group("G", {change(OpKind::kDestroySet, {3})}), 0, false, {}});
+  EXPECT_FALSE(decode(encode(frame)).is_ok()) << "in a group";
+}
+
 TEST(Frame, NoticesComeThroughUnchanged) {
   Frame frame;
   frame.notices.push_back({Notice::Kind::kGoodbye, 2, "", {{0, 17}, {3, 0}}});

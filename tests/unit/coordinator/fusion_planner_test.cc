@@ -24,6 +24,12 @@ UnitPtr of_kind(const std::string& name, OpKind kind) {
   return share(single(spec_of(name, {4}, DataType::kFloat32, kind)));
 }
 
+UnitPtr broadcast(const std::string& name, std::int32_t root, DataType dtype) {
+  TensorSpec spec = spec_of(name, {4}, dtype, OpKind::kBroadcast);
+  spec.root = root;
+  return share(single(std::move(spec)));
+}
+
 struct Row {
   const char* what;
   std::vector<UnitOrder> units;
@@ -62,6 +68,16 @@ TEST(FusionPlanner, Table) {
         order(b)},
        wide,
        {{0, 3}, {1}, {2}}},
+      {"Adasum alone",
+       {order(with_op("m", ReduceOp::kAdasum)), order(a), order(with_op("n", ReduceOp::kAdasum)),
+        order(b)},
+       wide,
+       {{0}, {1, 3}, {2}}},
+      {"broadcasts of one root, whatever their dtypes",
+       {order(broadcast("p", 1, DataType::kFloat32)), order(a),
+        order(broadcast("q", 1, DataType::kInt8)), order(broadcast("r", 2, DataType::kFloat32))},
+       wide,
+       {{0, 2}, {1}, {3}}},
       {"process sets apart", {order(a), order(allreduce("a", 1)), order(b)}, wide, {{0, 2}, {1}}},
       {"absent ranks apart", {order(a), order(b, {2}), order(c)}, wide, {{0, 2}, {1}}},
       {"members of a group fuse with others",
