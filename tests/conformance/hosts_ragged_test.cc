@@ -12,14 +12,12 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectivesSuite);
 constexpr InprocFaults kFaults{.seed = 7, .max_move_bytes = 100000, .stall_percent = 30};
 
 INSTANTIATE_TEST_SUITE_P(Window, RaggedSuite,
-                         testing::Values(over_windows("Heap", TensorsIn::kHeap, false),
-                                         over_windows("Arena", TensorsIn::kArena, false),
+                         testing::Values(over_windows("Either", TensorsIn::kEither, false),
                                          over_windows("EitherThreads", TensorsIn::kEither, true)),
                          [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Hosts, RaggedSuite,
-                         testing::Values(over_hosts("Heap", TensorsIn::kHeap, {}, false),
-                                         over_hosts("Faulty", TensorsIn::kEither, kFaults, false),
+                         testing::Values(over_hosts("Faulty", TensorsIn::kEither, kFaults, false),
                                          over_hosts("Threads", TensorsIn::kEither, {}, true)),
                          [](const auto& test) { return test.param.name; });
 
