@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "ops/block_tiles.h"
 #include "tests/conformance/hosts_job.h"
 #include "transport/subset_window.h"
 
@@ -41,6 +42,31 @@ struct Host {
   WindowHost host;
   std::vector<std::unique_ptr<WindowOperations>> operations;
 };
+
+// Every block is cut into parts that follow one another, and the parts of a tile have room in it.
+TEST(BlockTiles, HoldEveryBlockOnceAndFit) {
+  constexpr std::size_t kRoom = 100;
+  const std::vector<std::vector<std::size_t>> all = {
+      {0}, {1}, {99}, {1000, 0, 1}, {5, 5, 5, 5}, {0, 0, 777}, std::vector<std::size_t>(90, 13)};
+  for (const std::vector<std::size_t>& counts : all) {
+    BlockTiles cut;
+    cut.cut(counts, kRoom);
+    for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank) {
+      const Range block = cut.block(rank);
+      EXPECT_EQ(block.count, counts[static_cast<std::size_t>(rank)]);
+      const std::size_t end =
+          rank + 1 < static_cast<int>(counts.size()) ? cut.offset(rank + 1) : kRoom;
+      std::size_t at = block.begin;
+      for (std::uint64_t tile = 0; tile < cut.tiles(); ++tile) {
+        const Range part = cut.part(rank, tile);
+        EXPECT_EQ(part.begin, at);
+        EXPECT_LE(cut.offset(rank) + part.count, end);
+        at = part.end();
+      }
+      EXPECT_EQ(at, block.end());
+    }
+  }
+}
 
 const std::vector<Progress> kBothDone = {Progress::kDone, Progress::kDone};
 
