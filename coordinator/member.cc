@@ -81,7 +81,7 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
   pending.payload = std::move(payload);
   pending.deadline = deadline;
   const std::uint32_t ended = ended_set(*pending.unit);
-  if (ended != 0 && !is_published(ended)) {
+  if (ended != 0 && awaits_eviction(ended)) {
     ending_[ended] = key;
   } else {
     publish(pending);
@@ -115,19 +115,27 @@ void Member::join(std::uint32_t process_set) {
   go_on_with(process_set);
 }
 
-// Nothing of the set waits behind a refused submission of its name, or for an eviction.
-bool Member::is_published(std::uint32_t process_set) const {
+bool Member::is_behind(std::uint32_t process_set) const {
   for (auto it = pending_.lower_bound({process_set, {}});
        it != pending_.end() && it->first.process_set == process_set; ++it) {
-    if (!it->second.behind.empty()) return false;
+    if (!it->second.behind.empty()) return true;
   }
-  return slots_ == nullptr || !slots_->awaits_eviction(process_set);
+  return false;
 }
 
+bool Member::awaits_eviction(std::uint32_t process_set) const {
+  return slots_ != nullptr && slots_->awaits_eviction(process_set);
+}
+
+// The end of a set does not wait for what is behind a refused submission: the other ranks, which
+// end that one too, may be waiting for this word.
 void Member::go_on_with(std::uint32_t process_set) {
   if (!joining_.contains(process_set) && !ending_.contains(process_set)) return;
-  if (!is_published(process_set)) return;
-  if (joining_.erase(process_set) > 0) report_.joined.push_back({process_set, rank_});
+  if (awaits_eviction(process_set)) return;
+  if (joining_.contains(process_set) && !is_behind(process_set)) {
+    joining_.erase(process_set);
+    report_.joined.push_back({process_set, rank_});
+  }
   const auto ending = ending_.extract(process_set);
   if (ending.empty()) return;
   const auto pending = pending_.find(ending.mapped());
@@ -309,7 +317,9 @@ Status Member::apply_evict(const Evict& evict) {
 }
 
 std::uint64_t Member::count_run(std::uint32_t process_set) {
-  if (!topology_.in_set(process_set, rank_) || closed_.contains(process_set)) return 0;
+  if (!topology_.has_set(process_set) || !topology_.in_set(process_set, rank_) ||
+      closed_.contains(process_set))
+    return 0;
   return ++runs_[process_set];
 }
 

@@ -113,7 +113,8 @@ class Member {
   Status learn(const UnitOrder& order, UnitPtr& unit);
   void apply_failure(const Failure& failure, std::vector<Finished>& finished);
   Status apply_evict(const Evict& evict);
-  [[nodiscard]] bool is_published(std::uint32_t process_set) const;
+  [[nodiscard]] bool is_behind(std::uint32_t process_set) const;
+  [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const;
   void go_on_with(std::uint32_t process_set);
 
   const Topology& topology_;
@@ -125,8 +126,7 @@ class Member {
   std::map<std::uint32_t, std::uint64_t> runs_;
   std::uint64_t evictions_[2] = {0, 0};  // of the root's ids, and of the host's
   std::uint64_t newest_id_[2] = {0, 0};  // of the root's ids, and of the host's
-  // What this rank has said last of a process set waits until all that it said before has gone out:
-  // joins, and calls that end the set.
+  // Joins, and calls that end a set, wait until what this rank has said of the set before is out.
   std::set<std::uint32_t> joining_;
   std::map<std::uint32_t, UnitKey> ending_;
   std::set<std::uint32_t> closed_;

@@ -34,11 +34,11 @@ std::string counts_of(const Unit& unit, std::size_t i) {
 std::string allocate_of(const Unit& unit, std::size_t i) {
   return unit.tensors[i].open ? "yes" : "no";
 }
-// Without the first dimension where that is each rank's own affair.
+// Without the first dimension where that is each rank's own affair, or told by the counts.
 std::string shape_of(const Unit& unit, std::size_t i) {
   const TensorSpec& spec = unit.tensors[i];
   std::string text = shape_text(spec.shape);
-  if (spec.is_personal() && !spec.shape.empty()) {
+  if ((spec.is_personal() || !spec.counts.empty()) && !spec.shape.empty()) {
     text.replace(1, text.find_first_of(",)") - 1, "*");
   }
   return text;

@@ -298,6 +298,7 @@ class Writer {
     for (const auto& [key, retry_round] : retries_) {
       if (retry_round != round || !used.insert(key).second) continue;
       ops.push_back(add_op(signature(key), key.process_set, round));
+      program_.ops.back().may_abort = ends(key.process_set);
     }
     for (int attempt = 0; static_cast<int>(ops.size()) < ops_of_round(round); ++attempt) {
       const std::uint32_t set = rng_.pick(sets);
@@ -318,6 +319,11 @@ class Writer {
     for (int rank = 0; rank < size_; ++rank) write_script(rank, round, ops);
   }
 
+  [[nodiscard]] bool ends(std::uint32_t set) const {
+    return std::any_of(dynamic_.begin(), dynamic_.end(), [&](const DynamicSet& one) {
+      return one.id == set && one.ends_in < rounds_;
+    });
+  }
   [[nodiscard]] int end_of(std::uint32_t set) const {
     for (const DynamicSet& one : dynamic_) {
       if (one.id == set) return std::min(one.ends_in + 1, rounds_);

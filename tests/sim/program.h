@@ -24,6 +24,7 @@ struct Op {
   std::vector<int> absent;       // ranks that have joined by then
   StatusCode expected = StatusCode::kOk;
   bool may_time_out = false;
+  bool may_abort = false;     // it may wait behind a refused one while its process set ends
   bool inexact = false;       // data whose sum depends on the order
   int payload_percent = 0;    // how likely a rank sends its bytes along, where they are few
   std::uint32_t new_set = 0;  // the id of the process set that it makes

@@ -293,8 +293,9 @@ void Simulation::check_outcome(const Node& node, const Op& op, const Submitted& 
   require(result.executed == 0 || result.failed == 0 || may_differ, "same_outcome",
           [&] { return what() + ", while it went otherwise on other ranks"; });
   if (!calm) return;
-  const bool expected =
-      status.code() == op.expected || (op.may_time_out && status.code() == StatusCode::kTimedOut);
+  const bool expected = status.code() == op.expected ||
+                        (op.may_time_out && status.code() == StatusCode::kTimedOut) ||
+                        (op.may_abort && status.code() == StatusCode::kAborted);
   require(expected, "expected_outcome",
           [&] { return what() + "; expected " + status_code_name(op.expected); });
   if (result.executed + result.failed == 1) result.code = status.code();

@@ -154,6 +154,31 @@ TEST_P(ProcessSets, WithARankThatHasJoinedTheWorldTheyFailAtOnce) {
   }
 }
 
+TEST_P(ProcessSets, OneOfAnotherHostNeedsNoWire) {
+  make(1, "a", {2, 3});
+  cluster_.hold(0, 2);
+  cluster_.hold(2, 0);
+  const bool two_hosts = GetParam();
+  for (Ticket ticket = 2; two_hosts && ticket < 6; ++ticket) {
+    for (const int rank : {3, 2}) submit(rank, ticket, allreduce("x", 1));
+    cluster_.settle();
+    EXPECT_EQ(last(2).ticket, ticket);
+    EXPECT_EQ(last(3).ticket, ticket);
+  }
+  EXPECT_EQ(cluster_.link(2, 0).size(), 0u);
+}
+
+TEST_P(ProcessSets, TheEndDoesNotWaitForWhatIsBehindARefusedCall) {
+  make(1, "a", {0, 1, 2, 3});
+  Unit refused = *allreduce("x", 1);
+  refused.invalid = "root -1 is not a rank";
+  cluster_.at(1).refuse(share(refused));
+  submit(1, 2, allreduce("x", 1));
+  submit_all(3, destroy(1));
+  EXPECT_EQ(ended_set(*last(1).unit), 1u);
+  EXPECT_EQ(cluster_[1].ended[2].code(), StatusCode::kAborted);
+}
+
 TEST_P(ProcessSets, DestroyedTwiceIsAnErrorOfTheSecond) {
   make(1, "a", {0, 1});
   submit_all(2, destroy(1));
