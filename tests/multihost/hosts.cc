@@ -115,7 +115,8 @@ Outcome Hosts::launch(int ranks_per_host, const std::vector<std::string>& progra
 }
 
 Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::string>& program,
-                         const std::vector<std::string>& flags, const std::string& enter) const {
+                         const std::vector<std::string>& flags, const std::string& enter,
+                         double timeout_seconds) const {
   std::vector<std::string> arguments = {
       KOLO_KOLORUN,
       "-np",
@@ -137,7 +138,7 @@ Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::s
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(), program.begin(), program.end());
   RunOptions options;
-  options.timeout_seconds = 90;
+  options.timeout_seconds = timeout_seconds;
   return run(arguments, options);
 }
 

@@ -39,7 +39,7 @@ class Hosts {
   [[nodiscard]] Outcome launch_on(const std::vector<int>& ranks,
                                   const std::vector<std::string>& program,
                                   const std::vector<std::string>& flags = {},
-                                  const std::string& enter = "") const;
+                                  const std::string& enter = "", double timeout_seconds = 90) const;
   static std::string ip_path();  // of the ip program; empty: there is none
 
  private:

@@ -53,6 +53,14 @@ std::size_t available_bytes() {
   return kilobytes << 10;
 }
 
+std::string obstacle_to_sizes(std::size_t bytes, bool needs_time) {
+  if (needs_time && !long_tests()) return "takes long; set KOLO_TEST_LONG=1";
+  const std::size_t free = available_bytes();
+  if (free >= bytes) return "";
+  return "needs " + std::to_string(bytes >> 20) + " MiB of memory, and this machine has " +
+         std::to_string(free >> 20);
+}
+
 Outcome launch(int ranks, const std::string& id, const Flags& flags, double timeout_seconds) {
   std::vector<std::string> arguments = kolorun_with_settings(ranks);
   for (const std::string& word : over(transport_under_test())) arguments.push_back(word);

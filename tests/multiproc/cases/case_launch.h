@@ -23,6 +23,8 @@ Flags over(const std::string& transport);
 
 // What this machine can still give without swapping.
 std::size_t available_bytes();
+// Why a test of that size cannot be done now; empty: it can.
+std::string obstacle_to_sizes(std::size_t bytes, bool needs_time);
 
 Outcome launch(int ranks, const std::string& id, const Flags& flags = {},
                double timeout_seconds = 60);

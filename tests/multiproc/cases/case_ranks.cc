@@ -8,9 +8,11 @@
 int main(int argc, char** argv) {
   using namespace kolo::cases;
   const std::string_view wanted = argc > 1 ? argv[1] : "";
-  for (const auto& list : {agreement_situations(), number_situations(), exact_situations(),
-                           shape_situations(), size_situations(), ending_situations(),
-                           argument_situations(), request_situations(), resource_situations()}) {
+  for (const auto& list :
+       {agreement_situations(), number_situations(), exact_situations(), shape_situations(),
+        size_situations(), ending_situations(), argument_situations(), request_situations(),
+        resource_situations(), set_situations(), join_situations(), mixed_situations(),
+        wide_situations()}) {
     for (const Situation& situation : list) {
       if (wanted == situation.id) return situation.run();
     }

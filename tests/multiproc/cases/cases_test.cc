@@ -175,14 +175,6 @@ TEST(Endings, AStallEndsOnAllRanks) {
 }
 
 // Two ranks with 2 GiB each, or 3 GiB; over sockets only if there is time.
-std::string obstacle_to_sizes(std::size_t bytes, bool needs_time) {
-  if (needs_time && !long_tests()) return "takes long; set KOLO_TEST_LONG=1";
-  const std::size_t free = available_bytes();
-  if (free >= bytes) return "";
-  return "needs " + std::to_string(bytes >> 20) + " MiB of memory, and this machine has " +
-         std::to_string(free >> 20);
-}
-
 TEST(Sizes, S18) {
   const std::size_t need = std::size_t{long_tests() ? 9U : 6U} << 30;
   const std::string obstacle = obstacle_to_sizes(need, transport_under_test() != "shm");

@@ -59,9 +59,10 @@ std::uint64_t hash_of(const void* memory, std::size_t bytes, std::uint64_t seed)
   return hash;
 }
 
-kolo_options named(const char* name) {
+kolo_options named(const char* name, std::int32_t pset) {
   kolo_options options = KOLO_OPTIONS_INIT;
   options.name = name;
+  options.pset = pset;
   return options;
 }
 
@@ -115,6 +116,27 @@ void Job::finish_soon(kolo_request request, kolo_status want) const {
   const Stopwatch watch;
   finish(request, want);
   watch.expect_between(0, 1, "the wait ended");
+}
+
+std::int32_t Job::make_set(const std::vector<std::int32_t>& ranks, const char* name) const {
+  std::int32_t pset = -1;
+  const kolo_options options = named(name);
+  expect_status(
+      kolo_pset_create(context_, ranks.data(), ranks.size(), &pset, &options, nullptr), KOLO_OK,
+      "kolo_pset_create");
+  KOLO_EXPECT(pset > 0);
+  return pset;
+}
+
+void Job::end_set(std::int32_t pset) const {
+  expect_status(kolo_pset_destroy(context_, pset, nullptr, nullptr), KOLO_OK, "kolo_pset_destroy");
+}
+
+std::int32_t Job::join(std::int32_t pset) const {
+  std::int32_t last = -1;
+  const kolo_options options = named(nullptr, pset);
+  expect_status(kolo_join(context_, &last, &options, nullptr), KOLO_OK, "kolo_join");
+  return last;
 }
 
 void Job::probe() const {

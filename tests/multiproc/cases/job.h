@@ -88,7 +88,7 @@ struct TypeOf<double> {
 };
 
 // Options with a name, for a case that sets more.
-kolo_options named(const char* name);
+kolo_options named(const char* name, std::int32_t pset = 0);
 
 class Job {
  public:
@@ -121,6 +121,13 @@ class Job {
   // A second name for readability: a wait that must fail within 1 s.
   void finish_soon(kolo_request request, kolo_status want) const;
 
+  // A new set of these ranks, made by a blocking call; and its end.
+  [[nodiscard]] std::int32_t make_set(const std::vector<std::int32_t>& ranks,
+                                      const char* name = nullptr) const;
+  void end_set(std::int32_t pset) const;
+  // Joins and waits; the rank that was last.
+  std::int32_t join(std::int32_t pset = 0) const;
+
   // All-reduce SUM of rank+1 as int64 must give N(N+1)/2.
   void probe() const;
   void shutdown() const;
@@ -146,5 +153,9 @@ std::vector<Situation> resource_situations();
 std::vector<Situation> ending_situations();
 std::vector<Situation> argument_situations();
 std::vector<Situation> request_situations();
+std::vector<Situation> set_situations();
+std::vector<Situation> join_situations();
+std::vector<Situation> mixed_situations();
+std::vector<Situation> wide_situations();
 
 }  // namespace kolo::cases

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/multiproc/cases/names.h"
 #include "tests/multiproc/launcher/process.h"
 
 namespace kolo::test {
@@ -142,6 +143,42 @@ TEST(Timeline, AfterAKillOnlyTheClosingBracketIsMissing) {
   EXPECT_EQ(done, 400);
   // Bytes that are not ASCII come one by one, as the first 256 code points.
   EXPECT_TRUE(names.contains("bias \"q\"\\\n\x01\u00ff"));
+}
+
+// A name as the bytes that it was: a file holds each as the code point of its number.
+std::string bytes_of(const std::string& utf8) {
+  std::string bytes;
+  for (std::size_t i = 0; i < utf8.size(); ++i) {
+    const auto lead = static_cast<unsigned char>(utf8[i]);
+    if (lead < 0x80) {
+      bytes += utf8[i];
+    } else {  // U+0080 to U+00FF, two bytes
+      const auto low = static_cast<unsigned char>(utf8[++i]);
+      bytes += static_cast<char>(static_cast<unsigned char>((lead & 3) << 6 | (low & 63)));
+    }
+  }
+  return bytes;
+}
+
+TEST(Situation, S65) {
+  const TemporaryFolder folder;
+  const std::string timeline = folder / "trace";
+  const Outcome outcome = launch(timeline, 2, "S65");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto files = files_by_rank(timeline);
+  ASSERT_EQ(files.size(), 2u);
+  const std::vector<std::string> names = cases::strange_names();
+  for (const auto& [rank, path] : files) {
+    const std::string text = read_file(path);
+    ASSERT_TRUE(json::accept(text)) << path;
+    std::map<std::string, std::size_t> found;
+    for (const auto& [id, operation] : operations_of(json::parse(text), rank)) {
+      found[bytes_of(operation.name)] += operation.phases.size() / kPhases.size();
+    }
+    EXPECT_EQ(found.size(), names.size());
+    for (const std::string& name : names)
+      EXPECT_EQ(found[name], 20u) << ::testing::PrintToString(name);
+  }
 }
 
 TEST(Timeline, AFolderThatCannotBeMadeIsAClearErrorAtInit) {

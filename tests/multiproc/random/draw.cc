@@ -257,7 +257,7 @@ class Drawer {
     operation.op = random_.chance(40) ? KOLO_SUM : kOps[random_.below(std::size(kOps))];
     if (operation.dtype == KOLO_BOOL && operation.op == KOLO_AVG) operation.op = KOLO_MAX;
     if (operation.kind != Kind::kAllreduce || !is_float(operation.dtype)) return;
-    if (abilities_.all_collectives && random_.chance(12)) operation.op = KOLO_ADASUM;
+    if (abilities_.adasum && random_.chance(12)) operation.op = KOLO_ADASUM;
     if (operation.op != KOLO_ADASUM && random_.chance(25)) {
       constexpr double kScales[] = {1.0, 0.5, 0.3, 3.0};
       operation.prescale = kScales[random_.below(std::size(kScales))];
@@ -358,7 +358,7 @@ class Drawer {
     const std::string name = "step " + std::to_string(number);
     if (random_.chance(75)) {
       Operation operation = draw_plain(set);
-      operation.name = name;
+      if (random_.chance(80)) operation.name = name;  // numbers begin anew after a join
       return single(operation);
     }
     Unit unit;

@@ -62,6 +62,7 @@ void Flight::make_memory(Rng& random) {
   const std::size_t width = bytes_of(mine_.dtype);
   Run mine = run_;
   mine.operation = &mine_;
+  mine.present.assign(mine.present.size(), true);  // the caller does not know who has joined
   const std::size_t input = input_elements(mine_, place_, run_.size()) * width;
   const std::size_t output = output_elements(mine, place_) * width;
   const std::size_t offset = offset_of(mine_, place_) * width;

@@ -18,7 +18,7 @@
 namespace kolo::programs {
 
 inline constexpr int kFailed = 90;
-inline constexpr std::int64_t kLimitMs = 60'000;
+inline constexpr std::int64_t kLimitMs = 20'000;
 
 // This rank, and what it runs now.
 struct Here {

@@ -98,7 +98,8 @@ struct Program {
 struct Abilities {
   bool sets = true;
   bool join = true;
-  bool all_collectives = true;  // reduce-scatter, all-to-all, ragged counts, Adasum, kolo_result
+  bool all_collectives = true;  // reduce-scatter, all-to-all, ragged counts, kolo_result
+  bool adasum = true;
 };
 
 // `operations`: how many it has, roughly.

@@ -1,7 +1,7 @@
-// random_ranks [--seed S] [--programs N] [--operations M] [--without sets,join,collectives]: one
-// rank of N random programs with the seeds S, S + 1, ..., each with about M operations. Ends with 0
-// if all came out right; otherwise prints seed, operation, rank, the first element that differs and
-// the command that does it again, and ends with 90.
+// random_ranks [--seed S] [--programs N] [--operations M] [--without sets,join,collectives,adasum]:
+// one rank of N random programs with the seeds S, S + 1, ..., each with about M operations. Ends
+// with 0 if all came out right; otherwise prints seed, operation, rank, the first element that
+// differs and the command that does it again, and ends with 90.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +28,7 @@ bool read_arguments(int argc, char** argv, Dose& dose) {
       dose.abilities.sets = std::strstr(value, "sets") == nullptr;
       dose.abilities.join = std::strstr(value, "join") == nullptr;
       dose.abilities.all_collectives = std::strstr(value, "collectives") == nullptr;
+      dose.abilities.adasum = std::strstr(value, "adasum") == nullptr;
       dose.without = " --without " + std::string(value);
     } else {
       return false;

@@ -341,8 +341,8 @@ bool needs_everybody(const Run& run) {
   const Operation& what = *run.operation;
   if (run.participants() == static_cast<int>(run.size())) return false;
   switch (what.kind) {
-    case Kind::kAllgather:
-    case Kind::kAlltoall: return !what.allocate;
+    case Kind::kAllgather: return !what.allocate;
+    case Kind::kAlltoall: return true;
     case Kind::kBroadcast:
       return !run.present[static_cast<std::size_t>(run.set->place_of(what.root))];
     case Kind::kAllreduce: return what.op == KOLO_PROD && what.prescale != 1.0;
