@@ -237,6 +237,7 @@ int init_again() {
                                      {"launcher", "none"},
                                      {"rank", "1"},
                                      {"size", "2"},
+                                     {"transport", "tcp"},
                                      {"job", "another"},
                                      {"start_timeout_ms", "300"}}) {
       expect_status(kolo_config_set(config, key, value), KOLO_OK, key);

@@ -174,7 +174,9 @@ Bytes adasum(const Run& run) {
               static_cast<double>(reference::decode<T>(load<T>(inputs[place], i), 1.0)));
         }
       }
-      const std::vector<double> sum = Steps(run.hosts, run.present).adasum(values);
+      // As if on one host.
+      const Steps steps(std::vector<int>(run.size(), 0), run.present);
+      const std::vector<double> sum = steps.adasum(values);
       for (std::size_t i = 0; i < what.count; ++i) {
         const T out = reference::encode<T>(internal::ReduceOp::kSum,
                                            static_cast<reference::Work<T>>(sum[i]), 1, 1.0);
