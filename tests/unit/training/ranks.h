@@ -15,7 +15,8 @@
 namespace training_test {
 
 // Runs `body` as every rank of a job of `size` ranks at once. What it throws fails the test.
-inline void on_ranks(int size, const std::function<void(kolo::Context&)>& body) {
+inline void on_ranks(int size, const std::function<void(kolo::Context&)>& body,
+                     const std::string& transport = "") {
   const std::string job = "training test";
   const std::string secret = "a secret of sufficient length";
   auto server = kolo::internal::RendezvousServer::start("127.0.0.1:0", size, {job, secret},
@@ -29,6 +30,7 @@ inline void on_ranks(int size, const std::function<void(kolo::Context&)>& body) 
       config.set("rank", number).set("size", ranks).set("local_rank", number);
       config.set("local_size", ranks).set("launcher", "test").set("job", job);
       config.set("secret", secret).set("rendezvous", (*server)->endpoint());
+      if (!transport.empty()) config.set("transport", transport);
       kolo::Context context(config);
       body(context);
       context.shutdown();

@@ -4,17 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "kolo/kolo.hpp"
+#include "tests/unit/count_allocations.h"
 #include "tests/unit/training/ranks.h"
 
 namespace {
@@ -160,6 +163,27 @@ TEST(GradientReducer, GradientsMayBeReadyOnAnyThread) {
       expect_reduced(gradients, 2 * step, 2, 2.0 * kRanks);
     }
   });
+}
+
+// The rarest is what a step itself does, as in the steady test of core: buffers grow with what
+// happens to be fused.
+TEST(GradientReducer, AStepAllocatesNothing) {
+  std::atomic<std::size_t> fewest = std::numeric_limits<std::size_t>::max();
+  const auto train = [&](Context& context) {
+    Gradients gradients;
+    const auto tensors = std::span(gradients.tensors).subspan(1);
+    GradientReducer reducer(context, tensors, {.micro_steps = 2});
+    for (int step = 0; step < 60; ++step) {
+      context.barrier(kolo::Options().name("step"));
+      const std::size_t before = kolo::internal::allocations_so_far();
+      for (std::size_t i = 0; i < 2 * tensors.size(); ++i) reducer.ready(i % tensors.size());
+      reducer.wait();
+      const std::size_t made = kolo::internal::allocations_so_far() - before;
+      if (context.rank() == 0) fewest = std::min(fewest.load(), made);
+    }
+  };
+  on_ranks(2, train, "shm");
+  EXPECT_EQ(fewest, 0u);
 }
 
 TEST(GradientReducer, WaitSubmitsWhatTheStepDidNotUse) {
