@@ -39,6 +39,10 @@ Status submit(Context& context, Submission submission, const kolo_options* optio
   return Status::ok();
 }
 
+bool has_name(const kolo_options& options) {
+  return options.name != nullptr && *options.name != '\0';
+}
+
 Submission submission_of(OpKind kind, const void* input, void* output, std::size_t count,
                          kolo_dtype dtype) {
   Submission submission;
@@ -85,7 +89,7 @@ kolo_status kolo_pset_destroy(kolo_context* context, int32_t pset, const kolo_op
                               kolo_request* request) {
   return with_context(context, "kolo_pset_destroy", [&](Context& inner) {
     if (request != nullptr) *request = KOLO_REQUEST_NULL;
-    if (options != nullptr && (options->shape != nullptr || options->name != nullptr)) {
+    if (options != nullptr && (options->shape != nullptr || has_name(*options))) {
       return invalid_argument(
           "kolo_pset_destroy: the options shape and name do not fit; leave them NULL");
     }

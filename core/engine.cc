@@ -120,7 +120,11 @@ void Engine::join(RequestPtr request) {
   const auto place = joins_.emplace(process_set, std::move(request)).first;
   if (!negotiator_.broken().is_ok()) return end_join(process_set, negotiator_.broken(), -1);
   if (parts_.queue.is_closed()) return end_join(place->first, parts_.queue.closed(), -1);
-  negotiator_.join(process_set);
+  if (negotiator_.join(process_set)) return;
+  end_join(process_set,
+           aborted("the join of process set " + std::to_string(process_set) +
+                   " cannot complete: the set has ended, or one of its ranks has left the job"),
+           -1);
 }
 
 void Engine::end_join(std::uint32_t process_set, const Status& status, int last_rank) {

@@ -71,7 +71,7 @@ void Executor::gather(GatheredCollectives& gathered, RequestState& request,
   request.tensors_left = 0;
   ResultCounter counter;
   counter.add(request, 0);
-  while (!counter.done()) counter.advance();
+  KOLO_CHECK(counter.done());
 }
 
 void Executor::gather_from_slots(RequestState& request,

@@ -22,7 +22,11 @@ void ResultCounter::add(const RequestState& request, std::size_t index) {
   const TensorSpec& spec = request.unit->tensors[index];
   if (!is_floating(spec.dtype)) return;
   const std::size_t count = output_elements(request, index);
-  if (count == 0) return;
+  if (count <= kElementsAtOnce) {
+    *buffers.nonfinite =
+        static_cast<std::int64_t>(count_nonfinite(spec.dtype, buffers.output, count));
+    return;
+  }
   outputs_.push_back(
       {spec.dtype, static_cast<const std::byte*>(buffers.output), count, buffers.nonfinite});
 }

@@ -400,8 +400,9 @@ KOLO_API kolo_status kolo_free(kolo_context* context, void* memory);
 
 /* Opens a group for the calling thread: collectives that it submits until kolo_group_end() are one
  * unit, which starts when all of its members are ready on all ranks, and fails as a whole. Groups
- * pair by `name` (NULL or "": the next sequence number), members by theirs; their order within the
- * group does not matter. Errors: INVALID_ARGUMENT (a group is open already; a bad name). */
+ * pair by `name` (NULL or "": the next sequence number of their process set), members by theirs;
+ * their order within the group does not matter. All members are of one process set.
+ * Errors: INVALID_ARGUMENT (a group is open already; a bad name). */
 KOLO_API kolo_status kolo_group_begin(kolo_context* context, const char* name);
 
 /* Closes and submits the group that the calling thread has open. A NULL `request` blocks; otherwise
