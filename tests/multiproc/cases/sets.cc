@@ -388,6 +388,34 @@ int set_many() {
   return 0;
 }
 
+// A group of which this rank's only member was refused is still told to its set, not the world.
+int set_refused_group() {
+  const Job job;
+  job.expect_size(3);
+  const std::int32_t pset = job.make_set({0, 2});
+  for (int round = 0; round < 3 && job.rank() != 1; ++round) {
+    const Stopwatch watch;
+    float value = 1.0F;
+    const kolo_options options = named("m", pset);
+    const bool wrong = job.rank() == (round % 2 == 0 ? 0 : 2);
+    expect_status(kolo_group_begin(job.context(), round == 2 ? nullptr : "G"), KOLO_OK,
+                  "kolo_group_begin");
+    expect_status(kolo_allreduce(job.context(), wrong ? nullptr : &value, &value, 1, KOLO_FLOAT32,
+                                 KOLO_SUM, &options, nullptr),
+                  wrong ? KOLO_INVALID_ARGUMENT : KOLO_OK, "a member");
+    kolo_request group = KOLO_REQUEST_NULL;
+    expect_status(kolo_group_end(job.context(), &group), wrong ? KOLO_INVALID_ARGUMENT : KOLO_OK,
+                  "kolo_group_end");
+    if (!wrong) job.finish_soon(group, KOLO_MISMATCH);
+    watch.expect_between(0, 1, "the refusal");
+    KOLO_EXPECT(value == 1.0F);
+    reduce_on(job, {{0, 2}, pset}, nullptr, round);
+  }
+  job.probe();
+  job.shutdown();
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Situation> set_situations() {
@@ -398,7 +426,8 @@ std::vector<Situation> set_situations() {
           {"set-threads", set_threads},
           {"set-numbers", set_numbers},
           {"set-callbacks", set_callbacks},
-          {"set-many", set_many}};
+          {"set-many", set_many},
+          {"set-refused-group", set_refused_group}};
 }
 
 }  // namespace kolo::cases

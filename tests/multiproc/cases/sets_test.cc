@@ -22,6 +22,7 @@ TEST(Sets, OverlapWithoutAnOrder) { expect_well(3, "set-threads"); }
 TEST(Sets, HaveSequenceNumbersOfTheirOwn) { expect_well(3, "set-numbers"); }
 TEST(Sets, AreMadeAndEndedInCallbacks) { expect_well(3, "set-callbacks"); }
 TEST(Sets, NeverHaveANumberAgain) { expect_well(3, "set-many"); }
+TEST(Sets, AreToldOfAGroupThatIsRefused) { expect_well(3, "set-refused-group"); }
 
 TEST(Join, UnevenSteps) { expect_well_by_all_algorithms(3, "join-uneven"); }
 TEST(Join, FloatsWithAJoinedRank) { expect_well_by_all_algorithms(3, "join-floats"); }
