@@ -121,9 +121,8 @@ void Job::finish_soon(kolo_request request, kolo_status want) const {
 std::int32_t Job::make_set(const std::vector<std::int32_t>& ranks, const char* name) const {
   std::int32_t pset = -1;
   const kolo_options options = named(name);
-  expect_status(
-      kolo_pset_create(context_, ranks.data(), ranks.size(), &pset, &options, nullptr), KOLO_OK,
-      "kolo_pset_create");
+  expect_status(kolo_pset_create(context_, ranks.data(), ranks.size(), &pset, &options, nullptr),
+                KOLO_OK, "kolo_pset_create");
   KOLO_EXPECT(pset > 0);
   return pset;
 }
