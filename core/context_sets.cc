@@ -41,7 +41,8 @@ Result<RequestPtr> JobContext::begin_join(const Submission& submission) {
   const bool plain = submission.name.empty() && submission.timeout == kNever &&
                      !submission.has_shape && !submission.allocate &&
                      submission.send_counts == nullptr && submission.receive_counts == nullptr &&
-                     submission.participants == nullptr;
+                     submission.participants == nullptr && submission.prescale == 1.0 &&
+                     submission.postscale == 1.0;
   if (!plain) {
     return invalid_argument("kolo_join: of the options only pset and callback fit; leave the rest");
   }

@@ -17,7 +17,7 @@ Result<ProcessSet*> JobContext::check(const Submission& submission) {
   if (makes_or_ends_set(submission.kind)) return check_set_call(submission);
   const Result<ProcessSet*> found = sets_.usable(submission.process_set);
   if (!found) {
-    if (submissions_.in_group()) submissions_.spoil_group(found.status());
+    if (submissions_.in_group()) submissions_.spoil_group(found.status(), nullptr);
     return found;
   }
   const ProcessSet& set = **found;
@@ -27,11 +27,10 @@ Result<ProcessSet*> JobContext::check(const Submission& submission) {
 }
 
 Status JobContext::refuse(const Submission& submission, Status why) {
+  const Result<ProcessSet*> set = sets_.usable(submission.process_set);
   if (submissions_.in_group()) {
-    submissions_.spoil_group(why);
-  } else if (queue_.closed().is_ok() && size() > 1 && validate_name(submission.name)) {
-    const Result<ProcessSet*> set = sets_.usable(submission.process_set);
-    if (!set) return why;
+    submissions_.spoil_group(why, set ? *set : nullptr);
+  } else if (set && queue_.closed().is_ok() && size() > 1 && validate_name(submission.name)) {
     UnitPtr unit = submissions_.refused(submission, **set, why.text());
     if (units_.refuse(unit->key)) {
       queue_.command(RefusedUnit{std::move(unit)});
@@ -43,7 +42,7 @@ Status JobContext::refuse(const Submission& submission, Status why) {
 
 Result<RequestPtr> JobContext::add_to_group(const Submission& submission, ProcessSet& set) {
   Result<RequestPtr> group = submissions_.add_to_group(submission, set);
-  if (!group) submissions_.spoil_group(group.status());
+  if (!group) submissions_.spoil_group(group.status(), &set);
   return group;
 }
 

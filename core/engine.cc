@@ -258,11 +258,11 @@ bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
     const std::vector<int> ranks(spec.shape.begin(), spec.shape.end());
     topology_.add_process_set(planned.new_set, ranks);
     const ProcessSet& set = parts_.sets.add(planned.new_set, ranks);
-    const Result<Collectives*> collectives = parts_.roads.open(set);
-    if (!collectives) {
-      negotiator_.fail(collectives.status());
-    } else if (*collectives != nullptr) {
-      parts_.executor.add_set(set.id, **collectives, parts_.roads.stream_of(set.id));
+    const Result<SetRoads::Opened> road = parts_.roads.open(set);
+    if (!road) {
+      negotiator_.fail(road.status());
+    } else if (road->collectives != nullptr) {
+      parts_.executor.add_set(set.id, *road->collectives, road->stream);
     }
     if (request.number != nullptr) *request.number = static_cast<std::int32_t>(set.id);
     return true;

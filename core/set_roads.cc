@@ -12,16 +12,18 @@ SetRoads::SetRoads(Road& road, const std::vector<std::vector<Channel*>>& channel
                    AlgorithmChoice choice)
     : road_(road), channels_(channels), host_of_(hosts_of(road.fabric.table)), choice_(choice) {}
 
-Result<Collectives*> SetRoads::open(const ProcessSet& set) {
+Result<SetRoads::Opened> SetRoads::open(const ProcessSet& set) {
   const auto parked = parked_.find(set.ranks);
   if (parked != parked_.end()) {
-    auto place = open_.emplace(set.id, std::move(parked->second)).first;
+    open_.emplace(set.id, std::move(parked->second));
     parked_.erase(parked);
-    return place->second.collectives.get();
+  } else {
+    Result<SetRoad> made = build(set);
+    if (!made) return made.status();
+    open_.emplace(set.id, *std::move(made));
   }
-  Result<SetRoad> made = build(set);
-  if (!made) return made.status();
-  return open_.emplace(set.id, *std::move(made)).first->second.collectives.get();
+  const SetRoad& road = open_.at(set.id);
+  return Opened{road.collectives.get(), road.stream};
 }
 
 void SetRoads::close(const ProcessSet& set) {
@@ -34,8 +36,8 @@ Result<SetRoads::SetRoad> SetRoads::build(const ProcessSet& set) {
   const bool shares = road_.memory.window != nullptr && choice_ != AlgorithmChoice::kRing &&
                       lanes_used_ < road_.memory.set_lanes.size();
   const std::size_t lane = shares ? road_.memory.set_lanes[lanes_used_++] : 0;
+  made.stream = built_++ % channels_.size();
   if (set.place < 0) return made;
-  made.stream = stream_of(set.id);
   std::vector<int> hosts;
   for (const int rank : set.ranks) {
     made.channels.push_back(channels_[made.stream][static_cast<std::size_t>(rank)]);
@@ -66,17 +68,6 @@ Status SetRoads::build_shared(const Communicator& communicator, const ProcessSet
   made.collectives = std::make_unique<HostsCollectives>(
       *made.window, lane, road_.memory.arena.get(), *made.map, communicator);
   return Status::ok();
-}
-
-std::uint64_t SetRoads::bytes_copied() const {
-  std::uint64_t bytes = 0;
-  for (const auto& [id, road] : open_) {
-    if (road.collectives) bytes += road.collectives->bytes_copied();
-  }
-  for (const auto& [ranks, road] : parked_) {
-    if (road.collectives) bytes += road.collectives->bytes_copied();
-  }
-  return bytes;
 }
 
 }  // namespace kolo::internal

@@ -24,12 +24,14 @@ class SetRoads {
  public:
   SetRoads(Road& road, const std::vector<std::vector<Channel*>>& channels, AlgorithmChoice choice);
 
-  // Every rank of the job opens and closes the same sets in the same order; who is not in a set
-  // gets null. RESOURCE: no memory for the set's lane.
-  Result<Collectives*> open(const ProcessSet& set);
+  struct Opened {
+    Collectives* collectives = nullptr;  // null: this rank is not in the set
+    std::size_t stream = 0;              // whose channels they use
+  };
+  // Every rank of the job opens and closes the same sets in the same order. RESOURCE: no memory for
+  // the set's lane.
+  Result<Opened> open(const ProcessSet& set);
   void close(const ProcessSet& set);
-  [[nodiscard]] std::size_t stream_of(std::uint32_t set) const { return set % channels_.size(); }
-  [[nodiscard]] std::uint64_t bytes_copied() const;
 
  private:
   struct SetRoad {
@@ -50,6 +52,7 @@ class SetRoads {
   std::vector<int> host_of_;
   AlgorithmChoice choice_;
   std::size_t lanes_used_ = 0;
+  std::size_t built_ = 0;  // each on the next stream
   std::map<std::uint32_t, SetRoad> open_;
   std::multimap<std::vector<int>, SetRoad> parked_;  // by ranks
 };

@@ -160,9 +160,10 @@ Result<RequestPtr> Submissions::add_to_group(const Submission& submission, Proce
   return group.request;
 }
 
-void Submissions::spoil_group(const Status& why) {
+void Submissions::spoil_group(const Status& why, ProcessSet* set) {
   const std::lock_guard lock(mutex_);
   OpenGroup& group = groups_.at(this_thread_number());
+  if (group.request->set == nullptr) group.request->set = set;  // whose ranks are to be told
   if (group.spoilt.is_ok()) group.spoilt = why;
 }
 

@@ -30,8 +30,8 @@ class Submissions {
   // Adds to this thread's group, whose request it returns. DUPLICATE_NAME: a name given twice;
   // INVALID_ARGUMENT: of another process set than the members before.
   Result<RequestPtr> add_to_group(const Submission& submission, ProcessSet& set);
-  // The group fails when it is ended: one of its members was refused.
-  void spoil_group(const Status& why);
+  // The group fails when it is ended: one of its members, of `set` if that is known, was refused.
+  void spoil_group(const Status& why, ProcessSet* set);
   // The finished group, or why it cannot be submitted (the group is closed in any case);
   // `refused` then tells the others. A group without members is of `world`.
   Result<RequestPtr> close_group(ProcessSet& world, UnitPtr& refused);

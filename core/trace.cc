@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -66,6 +65,7 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int ran
   write_all(file.get(), first);
   std::unique_ptr<Trace> trace(new Trace(std::move(file), rank));
   trace->records_.reserve(kFlushRecords);
+  trace->names_.reserve(kFlushNameBytes);
   return trace;
 }
 
@@ -75,12 +75,11 @@ Trace::~Trace() {
 }
 
 void Trace::record(Phase phase, std::uint64_t id, std::string_view name, Nanos when) {
-  Record record{when.count(), id, phase, 0, {}};
-  record.name_bytes = static_cast<std::uint8_t>(std::min(name.size(), kNameBytes));
-  std::memcpy(record.name.data(), name.data(), record.name_bytes);
   const std::lock_guard lock(mutex_);
-  records_.push_back(record);
-  if (records_.size() >= kFlushRecords) flush_locked();
+  records_.push_back({when.count(), id, phase, static_cast<std::uint32_t>(names_.size()),
+                      static_cast<std::uint32_t>(name.size())});
+  names_ += name;
+  if (records_.size() >= kFlushRecords || names_.size() >= kFlushNameBytes) flush_locked();
 }
 
 void Trace::flush() {
@@ -92,13 +91,14 @@ void Trace::flush_locked() {
   std::string lines;
   for (const Record& record : records_) append_line(record, lines);
   records_.clear();
+  names_.clear();
   write_all(file_.get(), lines);
 }
 
 void Trace::append_line(const Record& record, std::string& lines) const {
   const auto phase = static_cast<std::size_t>(record.phase);
   lines += ",\n{\"name\":\"";
-  append_escaped({record.name.data(), record.name_bytes}, lines);
+  append_escaped({names_.data() + record.name_begin, record.name_bytes}, lines);
   char rest[192];
   std::snprintf(rest, sizeof rest,
                 "\",\"cat\":\"kolo\",\"ph\":\"%c\",\"id\":%llu,\"pid\":%d,\"tid\":0,"

@@ -5,7 +5,6 @@
 // branch. Thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,19 +28,19 @@ class Trace {
                                              std::uint64_t generation);
   ~Trace();  // flushes and closes the array
 
-  // Names are cut to kNameBytes. `id` pairs the phases of one operation.
+  // `id` pairs the phases of one operation.
   void record(Phase phase, std::uint64_t id, std::string_view name, Nanos when);
   void flush();
 
  private:
-  static constexpr std::size_t kNameBytes = 104;
   static constexpr std::size_t kFlushRecords = 4096;
+  static constexpr std::size_t kFlushNameBytes = std::size_t{256} << 10;
   struct Record {
     std::int64_t nanos;
     std::uint64_t id;
     Phase phase;
-    std::uint8_t name_bytes;
-    std::array<char, kNameBytes> name;
+    std::uint32_t name_begin;  // in names_
+    std::uint32_t name_bytes;
   };
 
   Trace(UniqueFd file, int rank) : file_(std::move(file)), rank_(rank) {}
@@ -52,6 +51,7 @@ class Trace {
   UniqueFd file_;
   int rank_;
   std::vector<Record> records_;
+  std::string names_;  // of the records, one after the other
 };
 
 // For call sites: records only if there is a trace.

@@ -407,9 +407,9 @@ KOLO_API kolo_status kolo_group_begin(kolo_context* context, const char* name);
 
 /* Closes and submits the group that the calling thread has open. A NULL `request` blocks; otherwise
  * *request stands for the whole group. The members' own requests, if asked for, stay due. If any
- * member was refused, so is the group: none of it is done, and the other ranks are told. An empty
- * group is complete at once. Errors: INVALID_ARGUMENT (no group is open), and as for the
- * collectives. */
+ * member was refused, so is the group: none of it is done, no callback is called, and the other
+ * ranks are told. An empty group is complete at once.
+ * Errors: INVALID_ARGUMENT (no group is open), and as for the collectives. */
 KOLO_API kolo_status kolo_group_end(kolo_context* context, kolo_request* request);
 
 /* ---- Requests -----------------------------------------------------------------------------

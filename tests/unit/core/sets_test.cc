@@ -306,6 +306,35 @@ TEST_P(Sets, GoOnWhileTheOthersAreIdle) {
   ranks.on_all([](Context& context) { probe(context); });
 }
 
+// A set of ranks that had one before takes over what that one used, next to the world's work.
+TEST_P(Sets, TheSameRanksAgainBesideTheWorld) {
+  auto ranks = ranks_of(3);
+  ranks.on_all([](Context& context) {
+    for (int again = 0; again < 4; ++again) {
+      const std::int32_t set = make_set(context, {0, 1, 2});
+      EXPECT_EQ(set, again + 1);
+      for (int round = 0; round < 5; ++round) {
+        std::vector<std::vector<std::int32_t>> values;
+        for (int i = 0; i < 8; ++i) values.emplace_back(100'000, i);
+        std::vector<RequestId> requests;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const std::string name = "x" + std::to_string(i);
+          const std::int32_t pset = i % 2 == 0 ? set : 0;
+          requests.push_back(submit(context, in_set(sum_of(name, values[i]), pset)));
+        }
+        for (const RequestId request : requests) {
+          const Status status = finish(context, request);
+          ASSERT_TRUE(status.is_ok()) << status.to_string();
+        }
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          ASSERT_EQ(values[i][99'999], 3 * static_cast<std::int32_t>(i));
+        }
+      }
+      ASSERT_TRUE(destroy_set(context, set).is_ok());
+    }
+  });
+}
+
 // Equal vectors are averaged, orthogonal ones added; small and large, known and new, also of a set.
 TEST_P(Sets, Adasum) {
   auto ranks = ranks_of(2);
