@@ -246,7 +246,7 @@ class Writer {
     Unit other = *op.unit_of[static_cast<std::size_t>(ranks[0])];
     if (!other.tensors[0].receive_counts.empty()) {  // of one rank alone: it expects too much
       ++other.tensors[0].receive_counts[0];
-      ranks.resize(1);
+      ranks.erase(ranks.begin() + 1, ranks.end());
     } else if (rng_.chance(50)) {
       other.tensors[0].shape.push_back(1);
     } else {
