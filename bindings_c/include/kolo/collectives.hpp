@@ -43,38 +43,38 @@ class Collectives {
   template <typename T>
   void reduce_scatter(const T* input, T* output, std::size_t count, Op op,
                       const Options& options = {}) {
-    const kolo_options raw = options.raw();
+    const kolo_options raw = counted(options);
     check(kolo_reduce_scatter(context_, input, output, count, dtype<T>, as_c(op), &raw, nullptr));
   }
   template <typename T>
   [[nodiscard]] Request reduce_scatter_async(const T* input, T* output, std::size_t count, Op op,
                                              const Options& options = {}) {
-    return make(options.raw(), [&](const kolo_options* raw, kolo_request* request) {
+    return make(counted(options), [&](const kolo_options* raw, kolo_request* request) {
       return kolo_reduce_scatter(context_, input, output, count, dtype<T>, as_c(op), raw, request);
     });
   }
   template <typename T>
   void allgather(const T* input, T* output, std::size_t count, const Options& options = {}) {
-    const kolo_options raw = options.raw();
+    const kolo_options raw = counted(options);
     check(kolo_allgather(context_, input, output, count, dtype<T>, &raw, nullptr));
   }
   template <typename T>
   [[nodiscard]] Request allgather_async(const T* input, T* output, std::size_t count,
                                         const Options& options = {}) {
-    return make(options.raw(), [&](const kolo_options* raw, kolo_request* request) {
+    return make(counted(options), [&](const kolo_options* raw, kolo_request* request) {
       return kolo_allgather(context_, input, output, count, dtype<T>, raw, request);
     });
   }
   // A block of `count` for each rank; with options.send_counts(), `count` is their sum.
   template <typename T>
   void alltoall(const T* input, T* output, std::size_t count, const Options& options = {}) {
-    const kolo_options raw = options.raw();
+    const kolo_options raw = counted(options);
     check(kolo_alltoall(context_, input, output, count, dtype<T>, &raw, nullptr));
   }
   template <typename T>
   [[nodiscard]] Request alltoall_async(const T* input, T* output, std::size_t count,
                                        const Options& options = {}) {
-    return make(options.raw(), [&](const kolo_options* raw, kolo_request* request) {
+    return make(counted(options), [&](const kolo_options* raw, kolo_request* request) {
       return kolo_alltoall(context_, input, output, count, dtype<T>, raw, request);
     });
   }
@@ -97,7 +97,7 @@ class Collectives {
   template <typename T>
   [[nodiscard]] Ragged<T> allgather_ragged_async(const T* input, std::size_t count,
                                                  const Options& options = {}) {
-    return allocated<T>(options.raw(), [&](const kolo_options* raw, kolo_request* request) {
+    return allocated<T>(counted(options), [&](const kolo_options* raw, kolo_request* request) {
       return kolo_allgather(context_, input, nullptr, count, dtype<T>, raw, request);
     });
   }
@@ -106,11 +106,12 @@ class Collectives {
                                            const Options& options = {}) {
     return waited(allgather_ragged_async(input, count, options));
   }
-  // Block s, of options.send_counts()[s] elements, goes to the set's rank s, which need not know.
+  // Block s, of options.send_counts()[s] elements, goes to the set's rank s, which need not know;
+  // `count` is their sum. Without send_counts every block has `count`.
   template <typename T>
   [[nodiscard]] Ragged<T> alltoall_ragged_async(const T* input, std::size_t count,
                                                 const Options& options = {}) {
-    return allocated<T>(options.raw(), [&](const kolo_options* raw, kolo_request* request) {
+    return allocated<T>(counted(options), [&](const kolo_options* raw, kolo_request* request) {
       return kolo_alltoall(context_, input, nullptr, count, dtype<T>, raw, request);
     });
   }
@@ -226,14 +227,14 @@ class Collectives {
     return allgather_ragged_async(from.data(), from.size(), options);
   }
   template <detail::Input In>
-  [[nodiscard]] auto alltoall_ragged(In&& input, const Options& options) {
+  [[nodiscard]] auto alltoall_ragged(In&& input, const Options& options = {}) {
     const std::span from(input);
-    return alltoall_ragged(from.data(), from.size(), options);
+    return alltoall_ragged(from.data(), dealt(from.size(), options), options);
   }
   template <detail::Input In>
-  [[nodiscard]] auto alltoall_ragged_async(In&& input, const Options& options) {
+  [[nodiscard]] auto alltoall_ragged_async(In&& input, const Options& options = {}) {
     const std::span from(input);
-    return alltoall_ragged_async(from.data(), from.size(), options);
+    return alltoall_ragged_async(from.data(), dealt(from.size(), options), options);
   }
   template <detail::Output Data>
   void broadcast(Data&& data, int root, const Options& options = {}) {
@@ -273,6 +274,22 @@ class Collectives {
     check(kolo_pset_ranks(context_, set.number, nullptr, 0, &count));
     return count;
   }
+  // What kolo.h is given of options whose counts, if any, are one for each rank of the set: it
+  // reads as many, whatever there are.
+  kolo_options counted(const Options& options) const {
+    require_one_for_each("send_counts", options.send_counts(), options.set());
+    require_one_for_each("recv_counts", options.recv_counts(), options.set());
+    return options.raw();
+  }
+  void require_one_for_each(const char* what, const std::vector<std::size_t>& counts,
+                            ProcessSet set) const {
+    if (counts.empty()) return;
+    const std::size_t ranks = ranks_of(set);
+    if (counts.size() == ranks) return;
+    require(false, std::string(what) + " has " + std::to_string(counts.size()) +
+                       " entries, but there are " + std::to_string(ranks) +
+                       " ranks; give one for each");
+  }
   template <typename T, typename Submit>
   Ragged<T> allocated(kolo_options raw, Submit submit) {
     raw.allocate = 1;
@@ -294,6 +311,7 @@ class Collectives {
   // `all`, if it has a block for every rank: of part.size(), or by options.recv_counts().
   template <typename All, typename Part>
   All whole(const char* what, All all, const Part& part, const Options& options) const {
+    require_one_for_each("recv_counts", options.recv_counts(), options.set());
     const std::size_t expected = options.recv_counts().empty()
                                      ? ranks_of(options.set()) * part.size()
                                      : sum_of(options.recv_counts());
@@ -303,18 +321,30 @@ class Collectives {
     return all;
   }
   // The count that kolo_alltoall() takes for an input of `sent` elements.
-  std::size_t exchanged(std::size_t sent, std::size_t received, const Options& options) const {
-    if (options.send_counts().empty()) {
-      const std::size_t ranks = ranks_of(options.set());
-      require(sent == received && sent % ranks == 0,
-              "alltoall: input and output must hold one block for each rank, all of one size");
-      return sent / ranks;
+  std::size_t dealt(std::size_t sent, const Options& options) const {
+    if (!options.send_counts().empty()) {
+      require_one_for_each("send_counts", options.send_counts(), options.set());
+      require(sent == sum_of(options.send_counts()),
+              "alltoall: the input must hold the sum of send_counts");
+      return sent;
     }
-    require(sent == sum_of(options.send_counts()),
-            "alltoall: the input must hold the sum of send_counts");
-    require(received == sum_of(options.recv_counts()),
-            "alltoall: the output must hold the sum of recv_counts");
-    return sent;
+    const std::size_t ranks = ranks_of(options.set());
+    require(sent % ranks == 0, "alltoall: the input must hold one block for each of " +
+                                   std::to_string(ranks) + " ranks, all of one size, and has " +
+                                   std::to_string(sent) + " elements; or give send_counts");
+    return sent / ranks;
+  }
+  // The same, with an output of `received` elements.
+  std::size_t exchanged(std::size_t sent, std::size_t received, const Options& options) const {
+    const std::size_t count = dealt(sent, options);
+    if (options.send_counts().empty()) {
+      require(sent == received, "alltoall: input and output differ in size");
+    } else {
+      require_one_for_each("recv_counts", options.recv_counts(), options.set());
+      require(received == sum_of(options.recv_counts()),
+              "alltoall: the output must hold the sum of recv_counts");
+    }
+    return count;
   }
   static std::size_t sum_of(const std::vector<std::size_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::size_t{0});

@@ -84,8 +84,8 @@ TEST(Hpp, Alltoall) {
 
     Ints four(4);
     const Ints eleven(11);
-    expect_refused([&] { context.alltoall(input, four); }, "one block for each rank");
-    expect_refused([&] { context.alltoall(four, four); }, "one block for each rank");
+    expect_refused([&] { context.alltoall(input, four); }, "differ in size");
+    expect_refused([&] { context.alltoall(four, four); }, "one block for each of 3 ranks");
     expect_refused([&] { context.alltoall(eleven, six, ragged); }, "sum of send_counts");
     expect_refused([&] { context.alltoall(more, four, ragged); }, "sum of recv_counts");
   });
@@ -117,6 +117,57 @@ TEST(Hpp, OutputsOfTheLibrary) {
     EXPECT_EQ(mine.size(), 3 * static_cast<std::size_t>(rank));
     for (std::size_t from = 0; from < 3; ++from) {
       EXPECT_THAT(mine.block(from), Each(static_cast<int>(from)));
+    }
+
+    // Without counts: a block of one size to each.
+    const Ints even = {10 * rank, 10 * rank + 1, 10 * rank + 2};
+    mine = context.alltoall_ragged(even);
+    EXPECT_THAT(std::span<int>(mine), ElementsAre(rank, 10 + rank, 20 + rank));
+    mine = context.alltoall_ragged_async(even, Options().name("even"));
+    mine.wait();
+    EXPECT_THAT(std::span(mine.counts(), 3), Each(1u));
+    const Ints four(4);
+    expect_refused([&] { (void)context.alltoall_ragged(four); }, "and has 4 elements");
+    expect_refused([&] { (void)context.alltoall_ragged_async(four); }, "and has 4 elements");
+    const Options three = Options().send_counts({0, 1, 2});
+    expect_refused([&] { (void)context.alltoall_ragged(four, three); }, "sum of send_counts");
+  });
+}
+
+TEST(Hpp, CountsThatAreNotOneForEachRank) {
+  on_ranks(kRanks, [](Context& context) {
+    const ProcessSet lower = context.create_process_set({0, 1});
+    const Ints input(4);
+    Ints output(4);
+    for (const std::vector<std::size_t>& counts :
+         {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}}) {
+      const std::string entries = std::to_string(counts.size()) + " entries, but there are 3 ranks";
+      const std::string sent = "send_counts has " + entries;
+      const std::string received = "recv_counts has " + entries;
+      const Options receive = Options().recv_counts(counts);
+      const Options send = Options().send_counts(counts);
+      const Options three = Options().send_counts({2, 1, 1}).recv_counts(counts);
+      const int* const from = input.data();
+      int* const to = output.data();
+      expect_refused([&] { context.reduce_scatter(input, output, Op::sum, receive); }, received);
+      expect_refused([&] { context.reduce_scatter(from, to, 4, Op::sum, receive); }, received);
+      expect_refused([&] { (void)context.reduce_scatter_async(from, to, 4, Op::sum, receive); },
+                     received);
+      expect_refused([&] { context.allgather(input, output, receive); }, received);
+      expect_refused([&] { context.allgather(from, to, 4, receive); }, received);
+      expect_refused([&] { (void)context.allgather_async(from, to, 4, receive); }, received);
+      expect_refused([&] { context.alltoall(input, output, three); }, received);
+      expect_refused([&] { context.alltoall(from, to, 4, send); }, sent);
+      expect_refused([&] { (void)context.alltoall_async(from, to, 4, three); }, received);
+      expect_refused([&] { (void)context.alltoall_ragged(input, send); }, sent);
+      expect_refused([&] { (void)context.alltoall_ragged(from, 4, send); }, sent);
+    }
+    // Those of a set are as many as its ranks, not as the job's.
+    if (context.place(lower) >= 0) {
+      const Options wrong = Options().send_counts({2, 1, 1}).on(lower);
+      expect_refused([&] { (void)context.alltoall_ragged(input, wrong); }, "there are 2 ranks");
+      const Options right = Options().send_counts({3, 1}).on(lower);
+      EXPECT_EQ(context.alltoall_ragged(input, right).size(), context.rank() == 0 ? 6u : 2u);
     }
   });
 }
