@@ -73,9 +73,13 @@ struct ReducerSettings {
 };
 
 // Reduces gradients over the ranks while the backward pass goes on, each as soon as it is there:
+//
 //     kolo::GradientReducer reducer(context, gradients, {.micro_steps = 4});   // once
-//     ... backward pass, from its hooks:  reducer.ready(i);                    // gradient i is
-//     done reducer.wait();                     // all are reduced, in place: step the weights
+//     // In the backward pass, when gradient i is done:
+//     reducer.ready(i);
+//     // After it; then all are reduced, in place, and the weights may be stepped:
+//     reducer.wait();
+//
 // With micro_steps above 1 the caller adds up gradients in their buffers (and clears them after the
 // step); only every micro_steps-th ready(i) submits i, and the result is divided by micro_steps, so
 // that it is the mean over the micro-steps. The requests are persistent: a step allocates nothing.
