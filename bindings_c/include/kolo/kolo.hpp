@@ -21,6 +21,10 @@
 #ifndef KOLO_KOLO_HPP_
 #define KOLO_KOLO_HPP_
 
+#if __cplusplus < 201703L
+#error "kolo/kolo.hpp needs C++17: compile with -std=c++17, or -std=c++20 for spans and trainers"
+#endif
+
 #include "kolo/allocator.hpp"
 #include "kolo/collectives.hpp"
 #include "kolo/config.hpp"
