@@ -10,9 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,20 @@
 #include "kolo/request.hpp"
 
 namespace kolo {
+
+namespace detail {
+constexpr bool is_integer(kolo_dtype type) noexcept {
+  switch (type) {
+    case KOLO_FLOAT16:
+    case KOLO_BFLOAT16:
+    case KOLO_FLOAT32:
+    case KOLO_FLOAT64:
+    case KOLO_FLOAT8_E4M3:
+    case KOLO_FLOAT8_E5M2: return false;
+    default: return true;
+  }
+}
+}  // namespace detail
 
 // A name and the elements that it stands for, of any data type. The elements are the caller's and
 // must stay where they are.
@@ -65,6 +82,10 @@ inline void broadcast_parameters(Context& context, std::span<const Tensor> param
   if (refusal) std::rethrow_exception(refusal);
   check(status);
 }
+inline void broadcast_parameters(Context& context, std::initializer_list<Tensor> parameters,
+                                 int root = 0, ProcessSet set = {}) {
+  broadcast_parameters(context, std::span(parameters.begin(), parameters.size()), root, set);
+}
 
 struct ReducerSettings {
   Op op = Op::avg;      // avg, sum or adasum
@@ -89,20 +110,20 @@ struct ReducerSettings {
 // wait() and the rest belong to one thread, when no ready() is under way.
 class GradientReducer {
  public:
-  // Throws the error of a tensor that cannot be reduced (a type without the operator, a bad name).
+  // Throws the error of a tensor that cannot be reduced (a type without the operator, a bad name,
+  // or one that is there twice; integers with micro_steps above 1).
   GradientReducer(Context& context, std::span<const Tensor> gradients,
                   ReducerSettings settings = {})
       : settings_(settings), gradients_(gradients.begin(), gradients.end()) {
-    if (settings.micro_steps < 1) {
-      throw Error(KOLO_INVALID_ARGUMENT, "GradientReducer: micro_steps is " +
-                                             std::to_string(settings.micro_steps) +
-                                             "; give 1 or more");
-    }
+    require_reducible();
     slots_ = std::make_unique<Slot[]>(gradients_.size());
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       slots_[i].request = prepare(context, gradients_[i], &slots_[i].result);
     }
   }
+  GradientReducer(Context& context, std::initializer_list<Tensor> gradients,
+                  ReducerSettings settings = {})
+      : GradientReducer(context, std::span(gradients.begin(), gradients.size()), settings) {}
 
   // The backward pass has completed gradient i. Returns whether that submitted it: then its buffer
   // is kolo's until wait(). Never blocks. Throws KOLO_INVALID_ARGUMENT if there is no such
@@ -181,6 +202,27 @@ class GradientReducer {
     Request request;  // last: it waits when destroyed, and its operation writes the result
   };
 
+  // Before anything is submitted: the others must not wait for half a model.
+  void require_reducible() const {
+    const std::string steps = std::to_string(settings_.micro_steps);
+    if (settings_.micro_steps < 1) {
+      throw Error(KOLO_INVALID_ARGUMENT,
+                  "GradientReducer: micro_steps is " + steps + "; give 1 or more");
+    }
+    std::set<std::string_view> names;
+    for (const Tensor& tensor : gradients_) {
+      const std::string who = "GradientReducer: gradient \"" + tensor.name + "\"";
+      if (!names.insert(tensor.name).second) {
+        throw Error(KOLO_INVALID_ARGUMENT,
+                    who + " is there twice; give every gradient a name of its own");
+      }
+      if (settings_.micro_steps > 1 && detail::is_integer(tensor.type)) {
+        throw Error(KOLO_INVALID_ARGUMENT,
+                    who + " holds integers, which cannot be divided by micro_steps, " + steps +
+                        "; give it to a reducer with micro_steps = 1, or make it float");
+      }
+    }
+  }
   Request prepare(Context& context, const Tensor& tensor, kolo_result* result) const {
     const Options options = Options()
                                 .name("gradients/" + tensor.name)

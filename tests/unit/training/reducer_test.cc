@@ -75,8 +75,28 @@ TEST(BroadcastParameters, ARefusedTensorRefusesAllOfThemAndTheJobGoesOn) {
     const std::vector<Tensor> parameters = {{"fine", weights}, {std::string(5000, 'x'), weights}};
     expect_refused([&] { kolo::broadcast_parameters(context, parameters); }, "name");
     EXPECT_THAT(weights, ElementsAre(static_cast<float>(context.rank())));
-    kolo::broadcast_parameters(context, {{{"fine", weights}}}, 1);
+    kolo::broadcast_parameters(context, {{"fine", weights}}, 1);
     EXPECT_THAT(weights, ElementsAre(1));
+  });
+}
+
+TEST(BroadcastParameters, TakesAListAsItIsWritten) {
+  on_ranks(2, [](Context& context) {
+    Floats weight = {1.0f + static_cast<float>(context.rank())};
+    std::vector<double> bias = {3.0 + context.rank()};
+    kolo::broadcast_parameters(context, {{"weight", weight}, {"bias", bias}}, 1);
+    EXPECT_THAT(weight, ElementsAre(2));
+    EXPECT_THAT(bias, ElementsAre(4));
+    kolo::broadcast_parameters(context, {{"weight", weight}});
+
+    weight[0] = static_cast<float>(context.rank());
+    GradientReducer one(context, {{"one", weight}});
+    one.wait();
+    EXPECT_THAT(weight, ElementsAre(0.5f));
+    GradientReducer both(context, {{"weight", weight}, {"bias", bias}}, {.op = Op::sum});
+    both.wait();
+    EXPECT_THAT(weight, ElementsAre(1));
+    EXPECT_THAT(bias, ElementsAre(8));
   });
 }
 
@@ -304,7 +324,13 @@ TEST(GradientReducer, CallsThatAreWrong) {
     expect_refused([&] { GradientReducer(context, tensors, {.micro_steps = 0}); }, "micro_steps");
     std::vector<std::int32_t> integers = {1};
     const std::vector<Tensor> scaled = {{"i", integers}};
-    expect_refused([&] { GradientReducer(context, scaled, {.micro_steps = 2}); }, "scale");
+    expect_refused([&] { GradientReducer(context, scaled, {.micro_steps = 2}); },
+                   "gradient \"i\" holds integers");
+    GradientReducer summing(context, scaled, {.op = Op::sum});
+    summing.wait();
+    const std::vector<Tensor> twice = {{"g", gradient}, {"i", integers}, {"g", gradient}};
+    expect_refused([&] { GradientReducer(context, twice, {.op = Op::sum}); },
+                   "gradient \"g\" is there twice");
     GradientReducer reducer(context, tensors);
     expect_refused([&] { reducer.ready(1); }, "no gradient 1");
     EXPECT_TRUE(reducer.ready(0));
