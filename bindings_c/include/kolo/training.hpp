@@ -1,5 +1,6 @@
 // What a trainer needs beside the collectives, in small parts that may be used alone; included by
-// kolo.hpp. From C++20 on; with an older standard it is empty. docs/training.md shows all of it.
+// kolo.hpp. From C++20 on (-std=c++20, CMAKE_CXX_STANDARD 20): with an older standard none of these
+// names is there. docs/training.md shows all of it.
 //
 //     sampler.hpp       ShardSampler         which examples are this rank's, in every epoch
 //     gradients.hpp     Tensor               a name and its elements

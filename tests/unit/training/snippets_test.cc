@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <span>
 #include <sstream>
@@ -157,6 +158,31 @@ TEST(TrainingPage, WorksInAProcessSet) {
   });
 }
 
+TEST(TrainingPage, SplitsTheJobByColor) {
+  on_ranks(5, [](kolo::Context& context) {
+    const int color = context.rank() % 2;
+    std::vector<int> value = {context.rank()};
+
+    std::vector<int> colors(static_cast<std::size_t>(context.size()));
+    context.allgather(&color, colors.data(), 1);
+    std::map<int, std::vector<int>> ranks_of;  // by colour, so in one order on all ranks
+    for (int rank = 0; rank < context.size(); ++rank) {
+      ranks_of[colors[static_cast<std::size_t>(rank)]].push_back(rank);
+    }
+    std::map<int, kolo::ProcessSet> sets;
+    for (const auto& [its_color, ranks] : ranks_of) {
+      sets[its_color] = context.create_process_set(ranks);
+    }
+    const int root = ranks_of[color].front();
+    context.broadcast(value, root, kolo::Options().on(sets[color]));
+
+    EXPECT_THAT(value, ElementsAre(color));
+    EXPECT_EQ(context.place(sets[color]), context.rank() / 2);
+    EXPECT_EQ(context.place(sets[1 - color]), -1);
+    context.barrier();
+  });
+}
+
 TEST(TrainingPage, ShardsTheOptimizer) {
   on_ranks(2, [](kolo::Context& context) {
     std::vector<float> gradient = {1, 2, 3, 4}, weight(4), my_gradient(2), my_weight(2);
@@ -211,7 +237,7 @@ TEST(TrainingPage, ShowsTheseSnippets) {
                                                      << block;
     ++blocks;
   }
-  EXPECT_GE(blocks, 7);
+  EXPECT_GE(blocks, 9);
 }
 
 }  // namespace
