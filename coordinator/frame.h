@@ -83,7 +83,8 @@ struct Notice {
   Kind kind = Kind::kAbort;
   int rank = 0;
   std::string text;
-  // Goodbye: how many runs of each process set the rank has taken part in, and will finish.
+  // Goodbye: how many runs of each process set the rank has taken part in, and will finish; or, of
+  // sets without it, has followed and passed on.
   std::map<std::uint32_t, std::uint64_t> through;
 };
 

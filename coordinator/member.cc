@@ -176,12 +176,15 @@ Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
   plan.units.reserve(run.units.size());
   std::vector<std::uint32_t> set_of_place;
   std::set<std::uint32_t> sets;
+  std::set<std::uint32_t> others;  // without this rank, but it passes their runs on
   for (const UnitOrder& order : run.units) {
     PlannedUnit planned;
     KOLO_RETURN_IF_ERROR(apply_order(order, planned));
     const std::uint32_t set = planned.unit->key.process_set;
     set_of_place.insert(set_of_place.end(), planned.unit->tensors.size(), set);
-    if (topology_.in_set(set, rank_) && !closed_.contains(set)) {
+    if (!topology_.in_set(set, rank_)) {
+      if (others.insert(set).second) ++runs_[set];
+    } else if (!closed_.contains(set)) {
       if (sets.insert(set).second) ++runs_[set];
       planned.run = runs_[set];
     }

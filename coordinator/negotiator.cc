@@ -98,7 +98,7 @@ Status Negotiator::check_open(std::uint32_t process_set, const std::string& what
                             ". Submit on its ranks only");
   }
   for (const int rank : membership_.left()) {
-    if (followed_.in_set(process_set, rank)) {
+    if (followed_.depends_on(process_set, rank)) {
       return aborted(what + ": rank " + std::to_string(rank) +
                      " has shut its context down. Submit before any rank calls kolo_shutdown");
     }
@@ -439,7 +439,7 @@ bool Negotiator::route_once(Nanos now) {
   if (root_sequencer_) {
     for (const Item& item : root_sequencer_->drain(now)) {
       moved = true;
-      if (!membership_.broken().is_ok()) continue;
+      if (!orders()) continue;
       for (const int rank : leaders_) {
         if (rank != rank_) frame_to(rank).items.push_back(item);
       }
@@ -449,7 +449,7 @@ bool Negotiator::route_once(Nanos now) {
   if (host_sequencer_) {
     for (const Item& item : host_sequencer_->drain(now)) {
       moved = true;
-      if (membership_.broken().is_ok()) KOLO_CHECK(merge(item, false, now).is_ok());
+      if (orders()) KOLO_CHECK(merge(item, false, now).is_ok());
     }
   }
   return moved;

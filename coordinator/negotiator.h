@@ -57,7 +57,7 @@ struct JoinEnded {
   std::uint32_t process_set = 0;
   int last_rank = 0;
 };
-// `rank` leaves: runs of `process_set` beyond `through` will not get its part.
+// `rank` leaves, and `process_set` depends on it: runs beyond `through` will not be complete.
 struct RankLeft {
   int rank = 0;
   std::uint32_t process_set = 0;
@@ -139,6 +139,10 @@ class Negotiator {
   void spread(const Notice& notice, int except);
   void rank_leaves(const Notice& notice);
   bool route_once(Nanos now);
+  // After its farewell a sequencer orders nothing more, so that all who follow it stop alike.
+  [[nodiscard]] bool orders() const {
+    return membership_.broken().is_ok() && !membership_.has_left(rank_);
+  }
   void flush_frames();
   Frame& frame_to(int rank);
   void hear_evictions(int from, const Frame& frame);

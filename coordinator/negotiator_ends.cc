@@ -1,6 +1,8 @@
 // The negotiator's part where a rank leaves, or a process set ends: what is given up.
 #include "coordinator/negotiator.h"
 
+#include <limits>
+
 namespace kolo::internal {
 namespace {
 
@@ -8,16 +10,22 @@ constexpr std::size_t kEndedKept = 1024;
 
 }  // namespace
 
+// Sets that are of no use without the rank: it is one of theirs, or their sequencer, or passes the
+// stream on to some of theirs. The others live on.
 void Negotiator::rank_leaves(const Notice& notice) {
   const Status cause =
       aborted("rank " + std::to_string(notice.rank) +
               " has shut its context down. Wait for every operation on all ranks before any rank "
               "calls kolo_shutdown");
-  const auto concerned = [&](std::uint32_t set) { return followed_.in_set(set, notice.rank); };
+  const auto concerned = [&](std::uint32_t set) { return followed_.depends_on(set, notice.rank); };
   give_up(concerned, cause);
   const auto leave = [&](std::uint32_t set) {
     const auto runs = notice.through.find(set);
-    const std::uint64_t through = runs == notice.through.end() ? 0 : runs->second;
+    std::uint64_t through = runs == notice.through.end() ? 0 : runs->second;
+    // Its members have followed all that their host's leader has ordered.
+    const bool leads = followed_.has_set(set) && followed_.is_host_only(set) &&
+                       !followed_.in_set(set, notice.rank);
+    if (leads) through = std::numeric_limits<std::uint64_t>::max();
     actions_.emplace_back(RankLeft{notice.rank, set, through, cause});
   };
   for (const std::uint32_t set : followed_.set_ids()) {
@@ -45,6 +53,8 @@ Status Negotiator::end_set(std::uint32_t process_set) {
   }
   if (followed_.in_set(process_set, rank_)) {
     ended_.emplace_back(process_set, followed_.ranks_of_set(process_set));
+  } else {
+    member_.forget_runs(process_set);
   }
   if (ended_.size() > kEndedKept) {
     member_.forget_runs(ended_.front().first);

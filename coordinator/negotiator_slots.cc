@@ -20,7 +20,7 @@ bool Negotiator::order_slots(Nanos now) {
   if (slot_leader_ == nullptr || !membership_.broken().is_ok()) return false;
   bool moved = slot_leader_->collect(now);
   append_markers();
-  if (markers_.empty()) moved = slot_leader_->order() || moved;
+  if (markers_.empty() && orders()) moved = slot_leader_->order() || moved;
   return board_->flush_log() || moved;
 }
 

@@ -87,6 +87,14 @@ class Topology {
     const auto& ranks = sets_.at(set);
     return std::binary_search(ranks.begin(), ranks.end(), rank);
   }
+  // The set's operations need `rank`: it is in the set, or orders or forwards for some of its
+  // ranks.
+  [[nodiscard]] bool depends_on(std::uint32_t set, int rank) const {
+    const auto& ranks = sets_.at(set);
+    if (rank == kRoot && !is_host_only(set)) return true;
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](int member) { return member == rank || leader_of(member) == rank; });
+  }
   // All ranks of the set live on one host: its leader orders it, and it never waits for the wire.
   [[nodiscard]] bool is_host_only(std::uint32_t set) const {
     const auto& ranks = sets_.at(set);

@@ -81,6 +81,13 @@ Status JobContext::abort(const std::string& reason) {
   return Status::ok();
 }
 
+// A set that goes on without a rank that has left is no healthy world.
+Status JobContext::health() const {
+  KOLO_RETURN_IF_ERROR(queue_.closed());
+  const ProcessSet& world = sets_.world();
+  return world.left.load(std::memory_order_acquire) ? world.left_status : Status::ok();
+}
+
 // ---- Observing --------------------------------------------------------------------------------
 
 std::string JobContext::counters_json() const {

@@ -50,6 +50,7 @@ Result<RequestPtr> JobContext::begin_join(const Submission& submission) {
   if (!found) return found.status();
   ProcessSet& set = **found;
   KOLO_RETURN_IF_ERROR(queue_.closed());
+  if (set.left.load(std::memory_order_acquire)) return set.left_status;
   if (set.place >= 0 && set.joined.exchange(true)) {
     return Status(StatusCode::kDuplicateName, "this rank has joined in " + set_text(set) +
                                                   " already; wait for that join to complete");

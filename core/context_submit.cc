@@ -51,11 +51,13 @@ void JobContext::begin(const RequestPtr& request, std::string_view name) {
   if (request->timeout != kNever) request->deadline = clock_.now() + request->timeout;
 }
 
-// What has slipped in while the context closed ends with it.
-void JobContext::end_if_closed() {
-  if (!queue_.is_closed()) return;
-  const Status status = queue_.closed();
-  for (const RequestPtr& request : units_.give_up(std::nullopt)) {
+// What has slipped in while the context, or the set, closed ends with it.
+void JobContext::end_if_closed(const ProcessSet& set) {
+  const bool all = queue_.is_closed();
+  if (!all && !set.left.load(std::memory_order_seq_cst)) return;
+  const Status status = all ? queue_.closed() : set.left_status;
+  for (const RequestPtr& request :
+       units_.give_up(all ? std::nullopt : std::optional<std::uint32_t>(set.id))) {
     completions_.finish(request, status);
   }
 }
@@ -68,14 +70,14 @@ Result<UnitTable::Way> JobContext::publish(const RequestPtr& request,
   }
   begin(request, submission.name);
   const Result<UnitTable::Way> way = units_.publish(request, request->set->id, submission);
-  if (way && *way != UnitTable::Way::kQueue) end_if_closed();
+  if (way && *way != UnitTable::Way::kQueue) end_if_closed(*request->set);
   return way;
 }
 
 Status JobContext::enqueue(std::span<const RequestPtr> requests, bool wake) {
   std::vector<RequestPtr> rest;
   KOLO_RETURN_IF_ERROR(units_.submit(requests, rest));
-  end_if_closed();
+  for (const RequestPtr& request : requests) end_if_closed(*request->set);
   if (!rest.empty()) queue_.submit(rest);
   if (!wake) return Status::ok();
   if (!rest.empty()) {

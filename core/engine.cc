@@ -1,5 +1,6 @@
 #include "core/engine.h"
 
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -176,7 +177,7 @@ bool Engine::act(Nanos now) {
       end_join(joined->process_set, Status::ok(), joined->last_rank);
     } else if (auto* left = std::get_if<RankLeft>(&action)) {
       leaving_ = true;
-      parts_.queue.close(left->status);
+      parts_.sets.leave(left->process_set, left->status);
       end_join(left->process_set, left->status, -1);
       end_published(left->process_set, left->status);
       parts_.executor.end_beyond(left->process_set, left->through, left->status);
@@ -230,7 +231,7 @@ RequestPtr Engine::begin_planned(const PlannedUnit& planned, Nanos now) {
   request->absent = static_cast<int>(planned.absent.size());
   request->tensors_left = planned.unit->tensors.size();
   if (planned.ticket != 0) take_counts(planned, *request);
-  if (request->allocates) give_output(*request);
+  if (request->allocates && !allocate_output(request)) return request;
   if (request->tensors_left == 0 || change_sets(planned, *request)) {
     request->tensors_left = 0;
     parts_.completions.finish(request, Status::ok());
@@ -238,6 +239,25 @@ RequestPtr Engine::begin_planned(const PlannedUnit& planned, Nanos now) {
     parts_.executor.complete(request, planned.payloads);
   }
   return request;
+}
+
+// Without memory for it the operation ends here, and the others cannot go on with it alone.
+bool Engine::allocate_output(const RequestPtr& request) {
+  try {
+    give_output(*request);
+    return true;
+  } catch (const std::bad_alloc&) {
+    const TensorSpec& spec = request->unit->tensors.front();
+    const Status status =
+        resource_error(unit_text(*request->unit) + ": no memory for its output of " +
+                       std::to_string(request->output_count) + " elements of " +
+                       std::string(data_type_name(spec.dtype)) +
+                       " on this rank. Give the right counts, or gather less at once");
+    request->tensors_left = 0;
+    parts_.completions.finish(request, status);
+    negotiator_.fail(status);
+    return false;
+  }
 }
 
 // This rank has joined: what it brings to the others' operation.
@@ -269,7 +289,10 @@ bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
   }
   if (spec.kind != OpKind::kDestroySet) return false;
   const auto id = static_cast<std::uint32_t>(spec.shape.front());
-  end_join(id, aborted("process set " + std::to_string(id) + " was destroyed"), -1);
+  end_join(id,
+           aborted("process set " + std::to_string(id) +
+                   " was destroyed while some of its ranks had not joined. Join on all before it"),
+           -1);
   if (const auto set = parts_.sets.find(static_cast<std::int32_t>(id))) parts_.roads.close(**set);
   parts_.sets.retire(id);
   return true;

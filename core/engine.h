@@ -97,6 +97,7 @@ class Engine final : private SlotUser {
   void end_join(std::uint32_t process_set, const Status& status, int last_rank);
   void execute(Plan plan, Nanos now);
   RequestPtr begin_planned(const PlannedUnit& planned, Nanos now);
+  bool allocate_output(const RequestPtr& request);
   RequestPtr stand_in(const PlannedUnit& planned);
   bool change_sets(const PlannedUnit& planned, RequestState& request);
   void finish(Ticket ticket, const Status& status);

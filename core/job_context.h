@@ -41,7 +41,7 @@ class JobContext final : public Context {
 
   Status shutdown() override;
   Status abort(const std::string& reason) override;
-  Status health() const override { return queue_.closed(); }
+  Status health() const override;
   int rank() const override { return road_.rank; }
   int size() const override { return static_cast<int>(road_.fabric.table.peers.size()); }
   int local_rank() const override { return self().local_rank; }
@@ -82,7 +82,7 @@ class JobContext final : public Context {
   Status negotiate(const RequestPtr& request, const Submission& submission, bool wake);
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
   Result<RequestPtr> find(RequestId id);
-  void end_if_closed();
+  void end_if_closed(const ProcessSet& set);
 
   Config config_;
   std::shared_ptr<Logger> logger_;

@@ -69,6 +69,7 @@ Status ProcessSets::check_usable(const ProcessSet& set) {
     return invalid_argument("this rank is not in " + set_text(set) +
                             "; submit to it on its ranks only");
   }
+  if (set.left.load(std::memory_order_acquire)) return set.left_status;
   if (set.joined.load(std::memory_order_relaxed)) {
     return invalid_argument("this rank has joined in " + set_text(set) +
                             "; wait for kolo_join to complete before submitting to it again");
@@ -86,6 +87,13 @@ ProcessSet& ProcessSets::add(std::uint32_t id, std::vector<int> ranks) {
   const auto [place, is_new] = sets_.emplace(id, std::move(set));
   KOLO_CHECK(is_new);
   return *place->second;
+}
+
+void ProcessSets::leave(std::uint32_t id, const Status& status) {
+  const auto set = find(static_cast<std::int32_t>(id));
+  if (!set || (*set)->left.load(std::memory_order_relaxed)) return;
+  (*set)->left_status = status;
+  (*set)->left.store(true, std::memory_order_seq_cst);
 }
 
 void ProcessSets::retire(std::uint32_t id) {

@@ -25,6 +25,9 @@ struct ProcessSet {
   ReductionOrder order;              // of its ranks
   std::atomic<bool> closing{false};  // this rank has called for its end
   std::atomic<bool> joined{false};   // this rank has, and not all have
+  // A rank that it depends on has left the job; `left_status` is written before that is told.
+  std::atomic<bool> left{false};
+  Status left_status;
   // Of the next operation without a name. Ranks that have joined miss some, so the end of a join,
   // when nothing is under way anywhere, begins anew.
   std::atomic<std::uint64_t> next_number{0};
@@ -45,13 +48,17 @@ class ProcessSets {
   ProcessSets(std::vector<int> host_of, int rank);
 
   [[nodiscard]] ProcessSet& world() { return *world_; }
+  [[nodiscard]] const ProcessSet& world() const { return *world_; }
   // INVALID_ARGUMENT: there is no such set, or it has ended.
   Result<ProcessSet*> find(std::int32_t id) const;
-  // ... that this rank may submit to: it is in the set, has not joined, and has not ended the set.
+  // ... that this rank may submit to: it is in the set, has not joined, and has not ended the set;
+  // ABORTED: a rank that the set depends on has left the job.
   Result<ProcessSet*> usable(std::int32_t id) const;
   [[nodiscard]] static Status check_usable(const ProcessSet& set);
 
   ProcessSet& add(std::uint32_t id, std::vector<int> ranks);
+  // Also of a set that has ended.
+  void leave(std::uint32_t id, const Status& status);
   void retire(std::uint32_t id);
 
  private:

@@ -6,6 +6,9 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <vector>
+
+#include "coordinator/unit.h"
 
 namespace kolo::internal {
 namespace {
@@ -321,9 +324,10 @@ Status validate(const Submission& s, int size, int place, std::span<const int> r
   if (s.kind == OpKind::kBarrier) return Status::ok();
   KOLO_RETURN_IF_ERROR(check_types(s));
   if (s.kind == OpKind::kBroadcast && !members.has(s.root)) {
+    const std::vector<int> named(ranks.begin(), ranks.end());
     return refuse(s, "root " + std::to_string(s.root) + " is not a rank of the process set; use " +
                          (ranks.empty() ? "0 to " + std::to_string(size - 1)
-                                        : "one of its " + std::to_string(size)));
+                                        : "a rank of the job that is in it: " + ranks_text(named)));
   }
   KOLO_RETURN_IF_ERROR(check_scales(s));
   const auto bytes = bytes_of(s, members);

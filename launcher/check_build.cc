@@ -47,6 +47,7 @@ std::string check_build_text() {
   for (int i = 0; i < kReduceOpCount; ++i) {
     ops += (i == 0 ? "" : ", ") + std::string(reduce_op_name(static_cast<ReduceOp>(i)));
   }
+  ops += ", " + std::string(reduce_op_name(ReduceOp::kAdasum));
   const auto row = [](std::string name, const std::string& value) {
     name.resize(14, ' ');
     return "  " + name + value + "\n";

@@ -10,7 +10,7 @@ bool Simulation::is_calm(const Node& node, std::uint32_t process_set) const {
   if (node.left_behind) return false;
   if (!struck_ || reformed_) return true;
   const Topology& topology = eras_.back()->program.all_sets;
-  return fault_ == Fault::kLeave && !topology.in_set(process_set, victim_);
+  return fault_ == Fault::kLeave && !topology.depends_on(process_set, victim_);
 }
 
 void Simulation::schedule_program(Node& node, Nanos delay) {

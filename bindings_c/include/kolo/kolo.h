@@ -14,20 +14,25 @@
  *   Threads     Any function may be called from any thread at any time, with two exceptions: one
  *               kolo_config, and one kolo_request variable, belong to one thread at a time.
  *   Blocking    What may block is said at the function. Everything else returns at once.
- *   Matching    All ranks of a process set make the same operations, each with the same kind, data
- * type, shape, operator, root and scales. They pair by name; those without a name pair by their
- * sequence number, so they must be submitted in one order on all ranks. Buffers     The caller owns
- * every buffer. kolo reads inputs and writes outputs from the call until the operation is complete,
- * and never after that; until then the caller must neither write an input nor touch an output. Any
- * alignment will do. Names       Copied during the call. At most 4096 bytes, not beginning with
- * '#'. Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is
- * more than 2^31. Errors      A call that fails returns a status other than KOLO_OK and leaves a
- * text for kolo_last_error(): what, which tensor, which ranks, and the cure. When ranks disagree,
- * every one of them gets the error and the buffers are as before; the job goes on. Refusals    A
- * collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers alone, but the
- * other ranks are told: it counts as this rank's call of that name (or number), and they get
- * KOLO_MISMATCH for theirs. So call again only if they do too. Nothing at all happens for a null
- * context, a wrong struct_size, a name that is not allowed, or a refused call of any other kind.
+ *   Matching    All ranks of a process set (at first the whole job) make the same operations,
+ *               each with the same kind, data type, shape, operator, root and scales. They pair by
+ *               name; those without a name pair by their sequence number in the set, so they must
+ *               be submitted in one order on all its ranks.
+ *   Buffers     The caller owns every buffer. kolo reads inputs and writes outputs from the call
+ *               until the operation is complete, and never after that; until then the caller
+ *               must neither write an input nor touch an output. Any alignment will do.
+ *   Names       Copied during the call. At most 4096 bytes, not beginning with '#'.
+ *   Counts      In elements of the data type, never bytes. 0 is allowed everywhere, and so is more
+ *               than 2^31.
+ *   Errors      A call that fails returns a status other than KOLO_OK and leaves a text for
+ *               kolo_last_error(): what, which tensor, which ranks, and the cure. When ranks
+ *               disagree, every one of them gets the error and the buffers are as before; the job
+ *               goes on.
+ *   Refusals    A collective or group that is refused with KOLO_INVALID_ARGUMENT leaves its buffers
+ *               alone, but the other ranks are told: it counts as this rank's call of that name (or
+ *               number), and they get KOLO_MISMATCH for theirs. So call again only if they do too.
+ *               Nothing at all happens for a null context, a wrong struct_size, a name that is not
+ *               allowed, or a refused call of any other kind.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
  *   fork()      A context does not survive into the child: every call there with it fails.
@@ -148,11 +153,11 @@ typedef void (*kolo_log_callback)(kolo_log_level level, const char* text, void* 
 
 /* What an operation tells beside its output; see kolo_options.result. */
 typedef struct kolo_result {
-  int32_t
-      participants; /* ranks whose data it holds: those of the process set that had not joined */
+  /* Ranks whose data it holds: those of the process set that had not joined. */
+  int32_t participants;
   int32_t reserved;
-  int64_t
-      nonfinite; /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64 */
+  /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64. */
+  int64_t nonfinite;
 } kolo_result;
 
 /* What may be said about one operation. Begin with KOLO_OPTIONS_INIT, then set what differs:
@@ -177,7 +182,8 @@ typedef struct kolo_options {
   void* user;             /* handed to callback */
   int32_t persistent;     /* 1: only prepare it, see kolo_start(); needs a request. Else 0 */
   /* 1: the library allocates the output, whose size the ranks need not know, see
-   * kolo_request_output(). Allgather and alltoall, with a request, outside of groups. Else 0 */
+   * kolo_request_output(). Allgather and alltoall, with a request that is not persistent, outside
+   * of groups. Else 0 */
   int32_t allocate;
   /* [size of the process set] elements by rank, see the collectives; NULL: the same for all. */
   const size_t* send_counts;
@@ -282,7 +288,9 @@ KOLO_API int32_t kolo_local_size(kolo_context* context);
  * A process set is some of the job's ranks. An operation with options.pset takes place among them
  * alone: "all ranks" in its contract are the set's, in ascending order, and "size" their number. A
  * rank keeps its number: what kolo_rank() says is its name everywhere, also as a broadcast's root.
- * Sets may overlap, and operations of different sets may be submitted in any order. */
+ * Sets may overlap, and operations of different sets may be submitted in any order. When a rank
+ * leaves the job (kolo_shutdown), the sets that it is in end with it, and so do those that it orders
+ * for: rank 0 those of several hosts, the lowest rank of a host those of its ranks. */
 
 /* Makes a set of the `count` ranks in `ranks` (any order, none twice). Every rank of the job calls
  * it with the same ranks, also those outside; calls pair by options.name, without one by their own
@@ -298,7 +306,8 @@ KOLO_API kolo_status kolo_pset_create(kolo_context* context, const int32_t* rank
 /* Ends a set. Every rank of the job calls it. Operations of the set that are ordered by then are
  * finished; those that some of its ranks have not submitted end with KOLO_ABORTED. From the call on
  * this rank can submit nothing more to it.
- * Errors: INVALID_ARGUMENT (the world, or no set), and as for the collectives. */
+ * Errors: INVALID_ARGUMENT (the world, or no set; an option other than timeout_ms and callback), and
+ * as for the collectives. */
 KOLO_API kolo_status kolo_pset_destroy(kolo_context* context, int32_t pset,
                                        const kolo_options* options, kolo_request* request);
 

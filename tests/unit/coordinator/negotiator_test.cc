@@ -276,21 +276,40 @@ TEST(Negotiator, SetsOfOneHostNeedNoOtherHost) {
   EXPECT_EQ(cluster.frames_sent(2, 0), 0u);
 }
 
-TEST(Negotiator, AnotherSetLivesOnAfterAGoodbye) {
+// The root leaves: a set inside the other host lives on, one that crosses hosts has lost its
+// sequencer.
+TEST(Negotiator, SetsThatNeedTheLeaverEndAndOthersLiveOn) {
   Cluster cluster(two_hosts());
+  ASSERT_TRUE(cluster.submit(1, 1, allreduce("early", 2)).is_ok());
+  cluster.settle();
   cluster.at(0).goodbye();
   cluster.settle();
+  EXPECT_EQ(cluster[1].ended[1].code(), StatusCode::kAborted);
+  for (const int rank : {1, 3}) {
+    EXPECT_EQ(cluster.submit(rank, 2, allreduce("y", 2)).code(), StatusCode::kAborted);
+  }
   Unit refused = *allreduce("x", 1);
   refused.invalid = "bad";
   cluster.at(2).refuse(share(refused));
   ASSERT_TRUE(cluster.submit(3, 1, allreduce("x", 1)).is_ok());
-  for (const int rank : {1, 3}) {
-    ASSERT_TRUE(cluster.submit(rank, 2, allreduce("y", 2)).is_ok());
-  }
   cluster.settle();
   EXPECT_EQ(cluster[3].ended[1].code(), StatusCode::kMismatch);
-  EXPECT_EQ(cluster[1].plans.size(), 1u);
-  EXPECT_EQ(cluster[3].plans.size(), 1u);
+  for (const int rank : {2, 3}) {
+    ASSERT_TRUE(cluster.submit(rank, 3, allreduce("z", 1)).is_ok());
+  }
+  cluster.settle();
+  for (const int rank : {2, 3}) EXPECT_EQ(cluster[rank].plans.size(), 1u);
+}
+
+// A leader in no set leaves: what crosses hosts with ranks of its host ends, the rest lives on.
+TEST(Negotiator, ALeaderLeavesThatIsInNoSet) {
+  Cluster cluster(two_hosts());
+  ASSERT_TRUE(cluster.submit(3, 1, allreduce("early", 2)).is_ok());
+  cluster.settle();
+  cluster.at(2).goodbye();
+  cluster.settle();
+  EXPECT_EQ(cluster[3].ended[1].code(), StatusCode::kAborted);
+  EXPECT_EQ(cluster.submit(1, 1, allreduce("y", 2)).code(), StatusCode::kAborted);
 }
 
 TEST(Negotiator, TheSequencersCutsCountNotOnesOwn) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -331,6 +332,95 @@ TEST_P(Sets, TheSameRanksAgainBesideTheWorld) {
         }
       }
       ASSERT_TRUE(destroy_set(context, set).is_ok());
+    }
+  });
+}
+
+// Rank 0 orders for the set {1, 2}, and leaves: what is pending there ends, whether known or new,
+// inline or not, a join or a destroy. Rank 3 is needed by nobody: without it the set goes on.
+TEST_P(Sets, EndWithTheRankThatOrdersForThem) {
+  for (const int leaver : {0, 3}) {
+    auto ranks = ranks_of(4);
+    std::vector<RequestId> pending;
+    std::vector<std::vector<std::int32_t>> values;
+    for (const std::size_t count : {1, 1, 2000, 2000, 1'000'000}) values.emplace_back(count, 1);
+    const auto body = [&](Context& context) {
+      const std::int32_t set = make_set(context, {1, 2});
+      if (context.rank() != 1 && context.rank() != 2) return;
+      for (const std::size_t known : {std::size_t{0}, std::size_t{2}}) {
+        for (int i = 0; i < 3; ++i) {
+          std::vector<std::int32_t> some(values[known].size(), 1);
+          const std::string name = "x" + std::to_string(known);
+          ASSERT_TRUE(context.run(in_set(sum_of(name, some), set)).is_ok());
+        }
+      }
+      if (context.rank() == 2) return;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::string name = "x" + std::to_string(i);
+        pending.push_back(submit(context, in_set(sum_of(name, values[i]), set)));
+      }
+    };
+    ranks.on_all(body);
+    ASSERT_TRUE(ranks[leaver].shutdown().is_ok());
+    if (leaver == 0) {
+      for (const RequestId request : pending) {
+        expect_code(finish(ranks[1], request), StatusCode::kAborted);
+      }
+      expect_code(ranks[2].run(in_set(sum_of("late", values[0]), 1)), StatusCode::kAborted);
+    } else {
+      std::vector<RequestId> others;
+      std::vector<std::vector<std::int32_t>> theirs = values;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::string name = "x" + std::to_string(i);
+        others.push_back(submit(ranks[2], in_set(sum_of(name, theirs[i]), 1)));
+      }
+      for (const RequestId request : pending) EXPECT_TRUE(finish(ranks[1], request).is_ok());
+      for (const RequestId request : others) EXPECT_TRUE(finish(ranks[2], request).is_ok());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_EQ(values[i].back(), 2);
+        EXPECT_EQ(theirs[i].back(), 2);
+      }
+      expect_code(ranks[1].run(barrier()), StatusCode::kAborted);
+      expect_code(ranks[1].health(), StatusCode::kAborted);
+    }
+  }
+}
+
+// Sets of many shapes that come and go, each used in an order of the rank's own.
+TEST_P(Sets, ManyOverlapAndComeAndGo) {
+  auto ranks = ranks_of(4);
+  ranks.on_all([](Context& context) {
+    std::minstd_rand random(static_cast<unsigned>(context.rank()) + 1);
+    for (int round = 0; round < 12; ++round) {
+      std::vector<std::int32_t> sets;
+      for (int i = 0; i < 6; ++i) {
+        const int mask = (i * 37 + round * 11) % 15 + 1;
+        std::vector<std::int64_t> members;
+        for (int rank = 0; rank < 4; ++rank) {
+          if ((mask >> rank & 1) != 0) members.push_back(rank);
+        }
+        sets.push_back(make_set(context, members));
+      }
+      std::vector<std::int32_t> mine;
+      for (const std::int32_t set : sets) {
+        const auto members = *context.ranks_of(set);
+        if (std::count(members.begin(), members.end(), context.rank()) > 0) mine.push_back(set);
+      }
+      std::shuffle(mine.begin(), mine.end(), random);
+      std::vector<std::vector<std::int32_t>> values(mine.size(),
+                                                    std::vector<std::int32_t>(120'000, 1));
+      std::vector<RequestId> requests;
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        requests.push_back(submit(context, in_set(sum_of("n", values[i]), mine[i])));
+      }
+      for (const RequestId request : requests) {
+        const Status status = finish(context, request);
+        ASSERT_TRUE(status.is_ok()) << status.to_string();
+      }
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        ASSERT_EQ(values[i][119'999], static_cast<std::int32_t>(context.ranks_of(mine[i])->size()));
+      }
+      for (const std::int32_t set : sets) ASSERT_TRUE(destroy_set(context, set).is_ok());
     }
   });
 }
