@@ -33,6 +33,8 @@ inline void on_ranks(int size, const std::function<void(kolo::Context&)>& body,
       if (!transport.empty()) config.set("transport", transport);
       kolo::Context context(config);
       body(context);
+      // One that leaves ends what the others are still doing.
+      context.barrier(kolo::Options().name("the end of the test"));
       context.shutdown();
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << rank << " of " << size << ": " << error.what();

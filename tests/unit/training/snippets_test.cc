@@ -179,7 +179,6 @@ TEST(TrainingPage, SplitsTheJobByColor) {
     EXPECT_THAT(value, ElementsAre(color));
     EXPECT_EQ(context.place(sets[color]), context.rank() / 2);
     EXPECT_EQ(context.place(sets[1 - color]), -1);
-    context.barrier();
   });
 }
 
