@@ -115,7 +115,8 @@ typedef enum kolo_op KOLO_ENUM_BASE {
   KOLO_MIN = 3,
   KOLO_AVG = 4, /* the sum divided by the number of ranks; integers round towards zero */
   /* Adaptive summation of f16, bf16, f32 and f64 (arXiv 2006.02924): two gradients that agree are
-   * averaged, two that are orthogonal are added. Allreduce only; never fused. */
+   * averaged, two that are orthogonal are added. Allreduce only; never fused. Products of elements
+   * are summed in f64: beyond 1e150 or below 1e-150 an f64's square is infinite, or lost. */
   KOLO_ADASUM = 16
 } kolo_op;
 
