@@ -290,8 +290,8 @@ KOLO_API int32_t kolo_local_size(kolo_context* context);
  * alone: "all ranks" in its contract are the set's, in ascending order, and "size" their number. A
  * rank keeps its number: what kolo_rank() says is its name everywhere, also as a broadcast's root.
  * Sets may overlap, and operations of different sets may be submitted in any order. When a rank
- * leaves the job (kolo_shutdown), the sets that it is in end with it, and so do those that it orders
- * for: rank 0 those of several hosts, the lowest rank of a host those of its ranks. */
+ * leaves the job (kolo_shutdown), the sets that it is in end with it, and so do those that it
+ * orders for: rank 0 those of several hosts, the lowest rank of a host those of its ranks. */
 
 /* Makes a set of the `count` ranks in `ranks` (any order, none twice). Every rank of the job calls
  * it with the same ranks, also those outside; calls pair by options.name, without one by their own
@@ -307,8 +307,8 @@ KOLO_API kolo_status kolo_pset_create(kolo_context* context, const int32_t* rank
 /* Ends a set. Every rank of the job calls it. Operations of the set that are ordered by then are
  * finished; those that some of its ranks have not submitted end with KOLO_ABORTED. From the call on
  * this rank can submit nothing more to it.
- * Errors: INVALID_ARGUMENT (the world, or no set; an option other than timeout_ms and callback), and
- * as for the collectives. */
+ * Errors: INVALID_ARGUMENT (the world, or no set; an option other than timeout_ms and callback),
+ * and as for the collectives. */
 KOLO_API kolo_status kolo_pset_destroy(kolo_context* context, int32_t pset,
                                        const kolo_options* options, kolo_request* request);
 
