@@ -177,7 +177,9 @@ bool Engine::act(Nanos now) {
       end_join(joined->process_set, Status::ok(), joined->last_rank);
     } else if (auto* left = std::get_if<RankLeft>(&action)) {
       leaving_ = true;
-      parts_.sets.leave(left->process_set, left->status);
+      if (!parts_.queue.is_closed()) {  // what closed it came first, and is the cause
+        parts_.sets.leave(left->process_set, left->status);
+      }
       end_join(left->process_set, left->status, -1);
       end_published(left->process_set, left->status);
       parts_.executor.end_beyond(left->process_set, left->through, left->status);
