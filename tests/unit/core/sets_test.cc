@@ -344,6 +344,7 @@ TEST_P(Sets, EndWithTheRankThatOrdersForThem) {
     std::vector<RequestId> pending;
     std::vector<std::vector<std::int32_t>> values;
     for (const std::size_t count : {1, 1, 2000, 2000, 1'000'000}) values.emplace_back(count, 1);
+    std::vector<std::vector<std::int32_t>> theirs = values;
     const auto body = [&](Context& context) {
       const std::int32_t set = make_set(context, {1, 2});
       if (context.rank() != 1 && context.rank() != 2) return;
@@ -369,7 +370,6 @@ TEST_P(Sets, EndWithTheRankThatOrdersForThem) {
       expect_code(ranks[2].run(in_set(sum_of("late", values[0]), 1)), StatusCode::kAborted);
     } else {
       std::vector<RequestId> others;
-      std::vector<std::vector<std::int32_t>> theirs = values;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::string name = "x" + std::to_string(i);
         others.push_back(submit(ranks[2], in_set(sum_of(name, theirs[i]), 1)));
