@@ -12,11 +12,10 @@ std::string name_of(const Subject& subject, bool in_place) {
   return name + (in_place ? ".in" : ".out");
 }
 
-// Where the inputs of a call in place lie.
-std::byte* place_in(const Subject& subject, const Library& library, std::byte* output) {
-  if (subject.collective != Collective::kAllgather) return output;
+// In place, where the smaller of input and output lies in the larger.
+std::byte* own_block(const Subject& subject, const Library& library, std::byte* memory) {
   const auto rank = static_cast<std::size_t>(library.rank());
-  return output + rank * subject.count * dtype_bytes(subject.dtype);
+  return memory + rank * subject.count * dtype_bytes(subject.dtype);
 }
 
 }  // namespace
@@ -25,9 +24,15 @@ CallCase::CallCase(const Subject& subject, const Library& library, std::byte* in
                    std::byte* output, std::size_t tensor, const std::string& name)
     : content_{subject.collective, subject.dtype, subject.op, subject.root, library.size(), tensor},
       rank_(library.rank()),
-      input_(input != nullptr ? input : place_in(subject, library, output)),
+      input_(input != nullptr ? input : output),
       output_(output),
       in_place_(input == nullptr) {
+  if (in_place_ && subject.collective == Collective::kAllgather) {
+    input_ = own_block(subject, library, output);
+  }
+  if (in_place_ && subject.collective == Collective::kReduceScatter) {
+    output_ = own_block(subject, library, output);
+  }
   call_ = {subject.collective, input_,     output_,      subject.count,
            subject.dtype,      subject.op, subject.root, name};
   if (name.empty()) call_.name = name_of(subject, in_place_);
@@ -38,7 +43,10 @@ std::size_t CallCase::output_bytes() const {
          dtype_bytes(content_.dtype);
 }
 
-void CallCase::fill() { fill_input(content_, rank_, input_, call_.count); }
+void CallCase::fill() {
+  fill_input(content_, rank_, input_,
+             input_count(content_.collective, call_.count, content_.ranks));
+}
 
 void CallCase::fill_and_clear() {
   if (!in_place_ || content_.collective == Collective::kAllgather) {
@@ -51,7 +59,7 @@ void CallCase::spoil() {
   if (output_bytes() > 0) output_[0] ^= std::byte{0x55};
 }
 
-std::size_t CallCase::wrong() const { return count_wrong(content_, output_, call_.count); }
+std::size_t CallCase::wrong() const { return count_wrong(content_, rank_, output_, call_.count); }
 
 std::size_t check_calls(const Options& options, Library& library, CallCase& what) {
   if (options.checks == 0) return 0;

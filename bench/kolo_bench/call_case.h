@@ -12,7 +12,8 @@ namespace kolo::bench {
 
 class CallCase {
  public:
-  // `input` null: in place. `tensor` tells the tensors of a set apart.
+  // `input` null: in place, in `output`, which holds the larger of the two. `tensor` tells the
+  // tensors of a set apart.
   CallCase(const Subject& subject, const Library& library, std::byte* input, std::byte* output,
            std::size_t tensor = 0, const std::string& name = "");
 

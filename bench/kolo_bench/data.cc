@@ -135,17 +135,19 @@ std::size_t wrong_in(kolo_dtype dtype, const std::vector<double>& values,
 
 std::int64_t input_value(const Content& content, int rank, std::size_t i) {
   const std::size_t mixed = (i % kPeriod) * 7 + static_cast<std::size_t>(rank) * 3 + content.tensor;
-  const bool reduces = content.collective == Collective::kAllreduce;
+  const bool is_reduced = reduces(content.collective);
   if (content.dtype == KOLO_BOOL) return static_cast<std::int64_t>(mixed % 2);
   // Products stay small: of eight neighbouring ranks one puts in a 2, the others a 1.
-  if (reduces && content.op == KOLO_PROD) return mixed % 8 == 0 ? 2 : 1;
-  return static_cast<std::int64_t>(mixed % (reduces ? 4 : 113));
+  if (is_reduced && content.op == KOLO_PROD) return mixed % 8 == 0 ? 2 : 1;
+  return static_cast<std::int64_t>(mixed % (is_reduced ? 4 : 113));
 }
 
 double expected_value(const Content& content, int source, std::size_t i) {
   switch (content.collective) {
-    case Collective::kAllreduce: return reduced_value(content, i);
-    case Collective::kAllgather: return static_cast<double>(input_value(content, source, i));
+    case Collective::kAllreduce:
+    case Collective::kReduceScatter: return reduced_value(content, i);
+    case Collective::kAllgather:
+    case Collective::kAlltoall: return static_cast<double>(input_value(content, source, i));
     case Collective::kBroadcast: return static_cast<double>(input_value(content, content.root, i));
     case Collective::kBarrier: break;
   }
@@ -195,16 +197,20 @@ void fill_input(const Content& content, int rank, void* memory, std::size_t coun
   repeat(period, static_cast<std::byte*>(memory), count * size);
 }
 
-std::size_t count_wrong(const Content& content, const void* output, std::size_t count) {
+std::size_t count_wrong(const Content& content, int rank, const void* output, std::size_t count) {
   if (content.collective == Collective::kBarrier) return 0;
   const std::size_t size = dtype_bytes(content.dtype);
-  const int parts = content.collective == Collective::kAllgather ? content.ranks : 1;
+  // The output in parts of `count`, each of one source; and where in the inputs they begin.
+  const bool by_source = output_count(content.collective, 1, content.ranks) > 1;
+  const bool by_block = input_count(content.collective, 1, content.ranks) > 1;
+  const int parts = by_source ? content.ranks : 1;
+  const std::size_t first = by_block ? static_cast<std::size_t>(rank) * count : 0;
   std::vector<double> values(kPeriod);
   std::vector<std::byte> period(kPeriod * size);
   std::size_t wrong = 0;
   for (int part = 0; part < parts; ++part) {
     for (std::size_t i = 0; i < kPeriod; ++i) {
-      values[i] = expected_value(content, part, i);
+      values[i] = expected_value(content, part, first + i);
       store_element(content.dtype, values[i], period.data() + i * size);
     }
     const auto* begin =

@@ -23,13 +23,13 @@ struct Content {
 
 // The number that `rank` puts into element `i`.
 std::int64_t input_value(const Content& content, int rank, std::size_t i);
-// What element `i` of the output must be (in an all-gather: of the part of `source`).
+// What comes of element `i` of the inputs; where every rank's data stay apart, of `source`'s.
 double expected_value(const Content& content, int source, std::size_t i);
 
 // Writes rank's inputs to memory[0 .. count).
 void fill_input(const Content& content, int rank, void* memory, std::size_t count);
-// How many of the output's elements are wrong; `count` is that of an input.
-std::size_t count_wrong(const Content& content, const void* output, std::size_t count);
+// How many elements of rank's output are wrong; `count` is what the collective was called with.
+std::size_t count_wrong(const Content& content, int rank, const void* output, std::size_t count);
 
 // One stored element; whole numbers below 256 are exact in every type.
 void store_element(kolo_dtype dtype, double value, std::byte* at);

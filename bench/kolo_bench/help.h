@@ -13,7 +13,7 @@ inline constexpr std::string_view kHelp =
   kolorun -np 2 kolo-bench --gradients resnet50
   kolo-bench --peer mpich -np 2 allreduce -b 8 -e 64M -f 8
 
-Collectives: allreduce (default), allgather, broadcast, barrier.
+Collectives: allreduce (default), reduce_scatter, allgather, alltoall, broadcast, barrier.
 
 Sizes, in bytes of the larger of a rank's input and output; K, M and G are powers of 1024
   -b, --minbytes SIZE       smallest (8)
@@ -35,7 +35,8 @@ How it is measured
                             after a barrier; else calls are back to back on the same memory
       --memory malloc|kolo  ordinary memory, or kolo_alloc's (malloc)
 Other measurements
-      --latency             each blocking call, in place, is timed alone: percentiles
+      --latency             each blocking call, in place (alltoall: apart), is timed alone:
+                            percentiles
       --gradients SET       training steps: all-reduce of all tensors of resnet50, bert, tiny or a
                             file of lines "COUNT" or "NAME COUNT", in place, submitted by name
                             without waiting, then waited for
@@ -57,10 +58,11 @@ Times. Ranks meet in a barrier, then each takes the mean of its N calls; the slo
 --latency: each rank's percentile, the worst rank counts. --gradients: after a barrier, the slowest
 rank's time for each step; median and 90th percentile of the steps. Both sides of --peer are
 measured so, by the same code, and the figure of a size is the median of the rounds. MPICH's step is
-a loop of blocking MPI_Allreduce calls in one agreed order, and its memory is always malloc's.
+a loop of blocking MPI_Allreduce calls in one agreed order, and its memory is always malloc's; after
+a reduce_scatter in place it copies its result to where the others leave it.
 algbw is size/time in GB/s (10^9); busbw is algbw times 2(n-1)/n for allreduce, (n-1)/n for
-allgather and 1 for broadcast. In place, a reduction of floats may reach infinity after many calls;
-that takes no other time.
+reduce_scatter, allgather and alltoall, and 1 for broadcast. In place, a reduction of floats may
+reach infinity after many calls; that takes no other time. An alltoall is not done in place.
 
 Exit code: 0; 1 if a result was wrong or something failed; 2 for wrong arguments.
 )";

@@ -137,10 +137,18 @@ class KoloLibrary final : public Library {
         return must(kolo_allreduce(context_, call.input, call.output, call.count, call.dtype,
                                    call.op, &options, request),
                     "kolo_allreduce");
+      case Collective::kReduceScatter:
+        return must(kolo_reduce_scatter(context_, call.input, call.output, call.count, call.dtype,
+                                        call.op, &options, request),
+                    "kolo_reduce_scatter");
       case Collective::kAllgather:
         return must(kolo_allgather(context_, call.input, call.output, call.count, call.dtype,
                                    &options, request),
                     "kolo_allgather");
+      case Collective::kAlltoall:
+        return must(kolo_alltoall(context_, call.input, call.output, call.count, call.dtype,
+                                  &options, request),
+                    "kolo_alltoall");
       case Collective::kBroadcast:
         return must(kolo_broadcast(context_, call.input, call.output, call.count, call.dtype,
                                    call.root, &options, request),

@@ -22,7 +22,7 @@ struct Call {
   Collective collective = Collective::kAllreduce;
   const void* input = nullptr;
   void* output = nullptr;
-  std::size_t count = 0;  // of an input
+  std::size_t count = 0;  // as in kolo.h
   kolo_dtype dtype = KOLO_FLOAT32;
   kolo_op op = KOLO_SUM;
   int root = 0;

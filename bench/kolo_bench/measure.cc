@@ -13,18 +13,20 @@ namespace {
 // All pairs of type and operator that are wanted and exist.
 std::vector<Subject> subjects_of(const Options& options, const Library& library) {
   std::vector<Subject> subjects;
-  const bool reduces = options.collective == Collective::kAllreduce;
+  const bool has_op = reduces(options.collective);
   for (const kolo_dtype dtype : options.dtypes) {
     for (const kolo_op op : options.ops) {
-      if (reduces && !library.can_reduce(dtype, op)) continue;
+      if (has_op && !library.can_reduce(dtype, op)) continue;
       for (const std::size_t size : options.sizes) {
         Subject subject{options.collective, 0, 0, dtype, op, options.root};
         const std::size_t element = dtype_bytes(dtype);
         subject.count = count_for(options.collective, size, element, library.size());
-        subject.bytes = output_count(options.collective, subject.count, library.size()) * element;
+        subject.bytes = std::max(input_count(options.collective, subject.count, library.size()),
+                                 output_count(options.collective, subject.count, library.size())) *
+                        element;
         subjects.push_back(subject);
       }
-      if (!reduces) break;  // there is no operator to vary
+      if (!has_op) break;  // there is no operator to vary
     }
   }
   return subjects;
@@ -87,7 +89,7 @@ std::size_t measure_sweep(const Options& options, Library& library, Printer& pri
     CallCase apart(subject, library, input.get(), output.get());
     const Figure out_of_place = measure_way(options, library, subject, apart, record);
     wrong += out_of_place.wrong;
-    if (subject.collective == Collective::kBarrier) {
+    if (!has_in_place(subject.collective)) {
       printer.sweep_row(subject, out_of_place, nullptr, record.counted());
       continue;
     }
@@ -102,10 +104,12 @@ std::size_t measure_sweep(const Options& options, Library& library, Printer& pri
 std::size_t measure_latency(const Options& options, Library& library, Printer& printer) {
   const std::vector<Subject> subjects = subjects_of(options, library);
   const Buffer memory = make_buffer(library, largest_bytes(subjects));
+  const bool apart = options.collective == Collective::kAlltoall;
+  const Buffer input = make_buffer(library, apart ? largest_bytes(subjects) : 0);
   std::size_t all_wrong = 0;
   std::vector<double> calls_us(static_cast<std::size_t>(options.iterations));
   for (const Subject& subject : subjects) {
-    CallCase what(subject, library, nullptr, memory.get());
+    CallCase what(subject, library, apart ? input.get() : nullptr, memory.get());
     CounterRecord record(library, options.counters);
     library.prepare(what.call());
     what.fill();

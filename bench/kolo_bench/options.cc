@@ -189,10 +189,10 @@ void choose_types(Options& options, const Said& said) {
   } else {
     usage_error("-o knows sum, prod, max, min, avg and all, not '" + said.op + "'");
   }
-  if (options.collective != Collective::kAllreduce) {
+  if (!reduces(options.collective)) {
     if (said.op_said) {
-      usage_error("-o is for allreduce; " + std::string(collective_name(options.collective)) +
-                  " has no operator");
+      usage_error("-o is for allreduce and reduce_scatter; " +
+                  std::string(collective_name(options.collective)) + " has no operator");
     }
     if (options.collective == Collective::kBarrier) options.dtypes = {KOLO_UINT8};
     return;
@@ -288,7 +288,8 @@ Options parse_options(int argc, char** argv) {
     const auto collective = parse_collective(argv[optind]);
     if (!collective || optind + 1 < argc) {
       usage_error("unexpected '" + std::string(argv[collective ? optind + 1 : optind]) +
-                  "'; it wants one of allreduce, allgather, broadcast and barrier, and options");
+                  "'; it wants one of allreduce, reduce_scatter, allgather, alltoall, broadcast "
+                  "and barrier, and options");
     }
     options.collective = *collective;
     options.worker_words.emplace_back(argv[optind]);

@@ -22,7 +22,7 @@ struct Options {
   Collective collective = Collective::kAllreduce;
   std::vector<std::size_t> sizes;  // in bytes
   std::vector<kolo_dtype> dtypes;
-  std::vector<kolo_op> ops;  // all-reduce only
+  std::vector<kolo_op> ops;  // of what reduces
   int iterations = 0;
   int warmups = 0;
   int checks = 1;

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string redop_of(const Subject& subject) {
-  return subject.collective == Collective::kAllreduce ? std::string(op_name(subject.op)) : "none";
+  return reduces(subject.collective) ? std::string(op_name(subject.op)) : "none";
 }
 
 int root_of(const Subject& subject) {

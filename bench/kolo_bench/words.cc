@@ -11,7 +11,9 @@ struct CollectiveRow {
   std::string_view name;
 };
 constexpr std::array kCollectives = {CollectiveRow{Collective::kAllreduce, "allreduce"},
+                                     CollectiveRow{Collective::kReduceScatter, "reduce_scatter"},
                                      CollectiveRow{Collective::kAllgather, "allgather"},
+                                     CollectiveRow{Collective::kAlltoall, "alltoall"},
                                      CollectiveRow{Collective::kBroadcast, "broadcast"},
                                      CollectiveRow{Collective::kBarrier, "barrier"}};
 
@@ -62,6 +64,14 @@ std::optional<Collective> parse_collective(std::string_view name) {
     if (name == row.name) return row.collective;
   }
   return std::nullopt;
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kReduceScatter;
+}
+
+bool has_in_place(Collective collective) {
+  return collective != Collective::kAlltoall && collective != Collective::kBarrier;
 }
 
 std::string_view dtype_name(kolo_dtype dtype) { return row_of(dtype).name; }
@@ -121,7 +131,9 @@ std::size_t count_for(Collective collective, std::size_t bytes, std::size_t dtyp
                       int ranks) {
   const std::size_t elements = bytes / dtype_bytes;
   switch (collective) {
-    case Collective::kAllgather: return elements / static_cast<std::size_t>(ranks);
+    case Collective::kReduceScatter:
+    case Collective::kAllgather:
+    case Collective::kAlltoall: return elements / static_cast<std::size_t>(ranks);
     case Collective::kBarrier: return 0;
     case Collective::kAllreduce:
     case Collective::kBroadcast: break;
@@ -129,15 +141,24 @@ std::size_t count_for(Collective collective, std::size_t bytes, std::size_t dtyp
   return elements;
 }
 
+std::size_t input_count(Collective collective, std::size_t count, int ranks) {
+  const bool blocks =
+      collective == Collective::kReduceScatter || collective == Collective::kAlltoall;
+  return blocks ? count * static_cast<std::size_t>(ranks) : count;
+}
+
 std::size_t output_count(Collective collective, std::size_t count, int ranks) {
-  return collective == Collective::kAllgather ? count * static_cast<std::size_t>(ranks) : count;
+  const bool blocks = collective == Collective::kAllgather || collective == Collective::kAlltoall;
+  return blocks ? count * static_cast<std::size_t>(ranks) : count;
 }
 
 double bus_factor(Collective collective, int ranks) {
   const double n = ranks;
   switch (collective) {
     case Collective::kAllreduce: return 2 * (n - 1) / n;
-    case Collective::kAllgather: return (n - 1) / n;
+    case Collective::kReduceScatter:
+    case Collective::kAllgather:
+    case Collective::kAlltoall: return (n - 1) / n;
     case Collective::kBroadcast: return 1;
     case Collective::kBarrier: break;
   }

@@ -11,10 +11,12 @@
 
 namespace kolo::bench {
 
-enum class Collective { kAllreduce, kAllgather, kBroadcast, kBarrier };
+enum class Collective { kAllreduce, kReduceScatter, kAllgather, kAlltoall, kBroadcast, kBarrier };
 
 std::string_view collective_name(Collective collective);
 std::optional<Collective> parse_collective(std::string_view name);
+bool reduces(Collective collective);       // it has an operator
+bool has_in_place(Collective collective);  // input and output may share memory
 
 std::string_view dtype_name(kolo_dtype dtype);  // "float32"
 std::size_t dtype_bytes(kolo_dtype dtype);
@@ -28,18 +30,21 @@ std::string_view op_name(kolo_op op);
 std::optional<kolo_op> parse_op(std::string_view name);
 const std::vector<kolo_op>& all_ops();
 
-// Whether kolo's all-reduce has `op` on `dtype`; and whether MPI has it.
+// Whether kolo reduces `dtype` by `op`; and whether MPI does.
 bool can_reduce(kolo_dtype dtype, kolo_op op);
 bool mpi_can_reduce(kolo_dtype dtype, kolo_op op);
 
-// What one rank puts in, when the larger of a rank's input and output has at most `bytes`.
+// The `count` that the collective is called with (kolo.h), when the larger of a rank's input and
+// output has at most `bytes`.
 std::size_t count_for(Collective collective, std::size_t bytes, std::size_t dtype_bytes, int ranks);
-// The elements of a rank's output for inputs of `count`.
+// The elements of a rank's input and output for that count.
+std::size_t input_count(Collective collective, std::size_t count, int ranks);
 std::size_t output_count(Collective collective, std::size_t count, int ranks);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define it, so that the figure compares with
 // what a link can carry whatever the number n of ranks:
-//   allreduce  2(n-1)/n    allgather  (n-1)/n    broadcast  1    barrier  0
+//   allreduce  2(n-1)/n    reduce_scatter, allgather, alltoall  (n-1)/n
+//   broadcast  1           barrier  0
 double bus_factor(Collective collective, int ranks);
 
 }  // namespace kolo::bench

@@ -106,6 +106,31 @@ TEST(KoloBench, OtherCollectives) {
   EXPECT_EQ(gather.rows[0].at("inputs"), "refilled");
   EXPECT_EQ(gather.rows[0].at("redop"), "none");
 
+  const BenchRun scatter = run_bench(
+      {"reduce_scatter", "-b", "1000", "-e", "1000", "-o", "all", "-d", "i32", "-n", "2"});
+  ASSERT_EQ(scatter.rows.size(), 5u) << scatter.outcome.err;
+  for (const Json& row : scatter.rows) {
+    expect_facts(row, "reduce_scatter");
+    expect_figure(row.at("out_of_place"));
+    expect_figure(row.at("in_place"));
+    EXPECT_EQ(row.at("count"), 125);
+    EXPECT_EQ(row.at("bytes"), 1000);
+    const Json& figure = row.at("in_place");
+    EXPECT_DOUBLE_EQ(figure.at("busbw").get<double>() * 2, figure.at("algbw"));
+  }
+
+  for (const Words& how : {Words{"-n", "2"}, Words{"--latency", "-n", "9"}}) {
+    Words words = {"alltoall", "-b", "1000", "-e", "1000", "-d", "f16"};
+    words.insert(words.end(), how.begin(), how.end());
+    const BenchRun exchange = run_bench(words);
+    ASSERT_EQ(exchange.rows.size(), 1u) << exchange.outcome.err;
+    const Json& row = exchange.rows[0];
+    expect_facts(row, "alltoall");
+    EXPECT_EQ(row.at("count"), 250);
+    EXPECT_FALSE(row.contains("in_place"));
+    EXPECT_EQ(row.contains("wrong") ? row.at("wrong") : row.at("out_of_place").at("wrong"), 0);
+  }
+
   const BenchRun broadcast =
       run_bench({"broadcast", "-r", "1", "-d", "bf16", "-b", "1K", "-e", "1K", "-n", "2"});
   ASSERT_EQ(broadcast.rows.size(), 1u) << broadcast.outcome.err;
@@ -269,7 +294,9 @@ TEST(KoloBench, PeerRunsTheSameSizesInTurn) {
   };
   for (const Case& c : std::initializer_list<Case>{
            {{"allreduce", "-b", "8", "-e", "1K", "-f", "128"}, {"out-of-place", "in-place"}, 2, 2},
+           {{"reduce_scatter", "-b", "1K", "-e", "1K"}, {"out-of-place", "in-place"}, 1},
            {{"allgather", "-b", "1K", "-e", "1K"}, {"out-of-place", "in-place"}, 1},
+           {{"alltoall", "-b", "1K", "-e", "1K"}, {"out-of-place"}, 1},
            {{"broadcast", "-r", "1", "-b", "1K", "-e", "1K"}, {"out-of-place", "in-place"}, 1},
            {{"barrier"}, {"out-of-place"}, 1},
            {{"--latency", "-b", "8", "-e", "8", "--mpich-tcp"}, {"p50", "p99"}, 1},

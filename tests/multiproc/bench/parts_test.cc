@@ -54,7 +54,7 @@ TEST(BenchData, RightResultsOfEveryTypeAndOperatorPass) {
       for (const int ranks : {1, 2, 4, 8}) {  // whose averages the 16-bit types hold exactly
         if (op == KOLO_AVG && (dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16)) continue;
         const Content content{Collective::kAllreduce, dtype, op, 0, ranks, 0};
-        EXPECT_EQ(count_wrong(content, reference(content).data(), kCount), 0u)
+        EXPECT_EQ(count_wrong(content, 0, reference(content).data(), kCount), 0u)
             << dtype_name(dtype) << " " << op_name(op) << " of " << ranks;
       }
     }
@@ -71,7 +71,7 @@ TEST(BenchData, EveryWrongElementIsCounted) {
       // The lowest byte of a wide float is below its tolerance; the highest never is.
       output[(i + 1) * dtype_bytes(dtype) - 1] ^= std::byte{0x15};
     }
-    EXPECT_EQ(count_wrong(content, output.data(), kCount), 3u) << dtype_name(dtype);
+    EXPECT_EQ(count_wrong(content, 0, output.data(), kCount), 3u) << dtype_name(dtype);
   }
 }
 
@@ -79,10 +79,10 @@ TEST(BenchData, NaNAndDataInAWrongPlaceAreWrong) {
   const Content content{Collective::kAllreduce, KOLO_FLOAT32, KOLO_SUM, 0, 2, 0};
   std::vector<std::byte> output = reference(content);
   store_element(KOLO_FLOAT32, std::nan(""), output.data());
-  EXPECT_EQ(count_wrong(content, output.data(), kCount), 1u);
+  EXPECT_EQ(count_wrong(content, 0, output.data(), kCount), 1u);
   output = reference(content);
   std::memmove(output.data() + 4, output.data(), output.size() - 4);  // late by one element
-  EXPECT_GT(count_wrong(content, output.data(), kCount), kCount / 2);
+  EXPECT_GT(count_wrong(content, 0, output.data(), kCount), kCount / 2);
 }
 
 TEST(BenchData, GatheredAndBroadcastPartsAreTheSendersOwn) {
@@ -91,15 +91,42 @@ TEST(BenchData, GatheredAndBroadcastPartsAreTheSendersOwn) {
   for (int rank = 0; rank < 3; ++rank) {
     fill_input(gather, rank, output.data() + static_cast<std::size_t>(rank) * kCount, kCount);
   }
-  EXPECT_EQ(count_wrong(gather, output.data(), kCount), 0u);
+  EXPECT_EQ(count_wrong(gather, 0, output.data(), kCount), 0u);
   std::swap_ranges(output.begin(), output.begin() + kCount, output.begin() + kCount);
-  EXPECT_GT(count_wrong(gather, output.data(), kCount), kCount);
+  EXPECT_GT(count_wrong(gather, 0, output.data(), kCount), kCount);
 
   const Content broadcast{Collective::kBroadcast, KOLO_UINT16, KOLO_SUM, 1, 3, 0};
   fill_input(broadcast, 1, output.data(), kCount);
-  EXPECT_EQ(count_wrong(broadcast, output.data(), kCount), 0u);
+  EXPECT_EQ(count_wrong(broadcast, 0, output.data(), kCount), 0u);
   fill_input(broadcast, 0, output.data(), kCount);
-  EXPECT_GT(count_wrong(broadcast, output.data(), kCount), kCount / 2);
+  EXPECT_GT(count_wrong(broadcast, 0, output.data(), kCount), kCount / 2);
+}
+
+// Output of rank r, part s: block r of what rank s put in.
+TEST(BenchData, BlocksAreThoseOfTheirRank) {
+  constexpr int kRanks = 3;
+  const Content scatter{Collective::kReduceScatter, KOLO_INT32, KOLO_SUM, 0, kRanks, 0};
+  const Content exchange{Collective::kAlltoall, KOLO_INT32, KOLO_SUM, 0, kRanks, 0};
+  for (const Content& content : {scatter, exchange}) {
+    std::vector<std::vector<std::int32_t>> inputs(kRanks,
+                                                  std::vector<std::int32_t>(kRanks * kCount));
+    for (int rank = 0; rank < kRanks; ++rank) {
+      auto& input = inputs[static_cast<std::size_t>(rank)];
+      fill_input(content, rank, input.data(), input_count(content.collective, kCount, kRanks));
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::size_t first = static_cast<std::size_t>(rank) * kCount;
+      std::vector<std::int32_t> output(output_count(content.collective, kCount, kRanks));
+      for (std::size_t source = 0; source < kRanks; ++source) {
+        const std::size_t part = output.size() > kCount ? source * kCount : 0;
+        for (std::size_t i = 0; i < kCount; ++i) output[part + i] += inputs[source][first + i];
+      }
+      EXPECT_EQ(count_wrong(content, rank, output.data(), kCount), 0u);
+      EXPECT_GT(count_wrong(content, (rank + 1) % kRanks, output.data(), kCount), kCount / 2);
+      output.back() ^= 0x55;
+      EXPECT_EQ(count_wrong(content, rank, output.data(), kCount), 1u);
+    }
+  }
 }
 
 TEST(BenchData, SixteenBitAveragesMayBeRoundedOnce) {
@@ -111,9 +138,9 @@ TEST(BenchData, SixteenBitAveragesMayBeRoundedOnce) {
     std::memcpy(&bits, &wanted, sizeof(bits));
     output[i] = static_cast<std::uint16_t>(bits >> 16);  // cut, the worst rounding there is
   }
-  EXPECT_EQ(count_wrong(content, output.data(), kCount), 0u);
+  EXPECT_EQ(count_wrong(content, 0, output.data(), kCount), 0u);
   output[5] = static_cast<std::uint16_t>(output[5] + 4);
-  EXPECT_EQ(count_wrong(content, output.data(), kCount), 1u);
+  EXPECT_EQ(count_wrong(content, 0, output.data(), kCount), 1u);
 }
 
 std::size_t parameters(const std::vector<Tensor>& tensors) {
@@ -155,9 +182,15 @@ TEST(BenchGradients, FilesAreReadOrRefusedByLine) {
 TEST(BenchWords, BytesCountsAndBusBandwidth) {
   EXPECT_EQ(count_for(Collective::kAllreduce, 1000, 4, 4), 250u);
   EXPECT_EQ(count_for(Collective::kAllgather, 1000, 4, 4), 62u);
+  EXPECT_EQ(count_for(Collective::kReduceScatter, 1000, 4, 4), 62u);
+  EXPECT_EQ(count_for(Collective::kAlltoall, 1000, 4, 4), 62u);
   EXPECT_EQ(count_for(Collective::kBarrier, 1000, 4, 4), 0u);
+  EXPECT_EQ(input_count(Collective::kReduceScatter, 62, 4), 248u);
+  EXPECT_EQ(output_count(Collective::kReduceScatter, 62, 4), 62u);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllgather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kReduceScatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAlltoall, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kBroadcast, 4), 1.0);
   for (const kolo_dtype dtype : all_dtypes()) EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
   EXPECT_EQ(parse_dtype("half"), KOLO_FLOAT16);
