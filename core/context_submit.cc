@@ -1,17 +1,11 @@
 // JobContext: submitting, groups and persistent requests.
-#include <boost/container/small_vector.hpp>
 #include <utility>
 
+#include "core/few_requests.h"
 #include "core/job_context.h"
 #include "core/validate.h"
 
 namespace kolo::internal {
-namespace {
-
-// What one call handles: on the stack unless there are many.
-using FewRequests = boost::container::small_vector<RequestPtr, 64>;
-
-}  // namespace
 
 Result<ProcessSet*> JobContext::check(const Submission& submission) {
   if (makes_or_ends_set(submission.kind)) return check_set_call(submission);

@@ -1,16 +1,10 @@
 // JobContext: waiting for requests, and what they hold.
-#include <boost/container/small_vector.hpp>
 #include <utility>
 
+#include "core/few_requests.h"
 #include "core/job_context.h"
 
 namespace kolo::internal {
-namespace {
-
-// What one call handles: on the stack unless there are many.
-using FewRequests = boost::container::small_vector<RequestPtr, 64>;
-
-}  // namespace
 
 Result<RequestPtr> JobContext::find(RequestId id) {
   RequestPtr request = requests_.find(id);

@@ -33,50 +33,21 @@ std::size_t sum_of(std::span<const std::uint64_t> counts) {
 
 }  // namespace
 
-std::size_t input_elements(const RequestState& request, std::size_t index) {
+Extents<std::size_t> elements_of(const RequestState& request, std::size_t index) {
   const TensorSpec& spec = request.unit->tensors[index];
   const auto size = static_cast<std::size_t>(request.set->size());
-  const std::span<const std::uint64_t> own = personal(request, index);
   const auto place = static_cast<std::size_t>(request.set->place);
-  switch (spec.kind) {
-    case OpKind::kReduceScatter: return spec.counts.empty() ? spec.count * size : spec.count;
-    case OpKind::kAllgather:
-      if (!own.empty()) return own[place];
-      return spec.counts.empty() ? spec.count : spec.counts[place];
-    case OpKind::kAlltoall:
-      return own.empty() ? spec.count * size : sum_of(own.subspan(place * size, size));
-    case OpKind::kAllreduce:
-    case OpKind::kBroadcast: return spec.count;
-    case OpKind::kBarrier:
-    case OpKind::kCreateSet:
-    case OpKind::kDestroySet: break;
-  }
-  return 0;
-}
-
-std::size_t output_elements(const RequestState& request, std::size_t index) {
-  const TensorSpec& spec = request.unit->tensors[index];
-  const auto size = static_cast<std::size_t>(request.set->size());
   const std::span<const std::uint64_t> own = personal(request, index);
-  const auto place = static_cast<std::size_t>(request.set->place);
-  switch (spec.kind) {
-    case OpKind::kReduceScatter: return spec.counts.empty() ? spec.count : spec.counts[place];
-    case OpKind::kAllgather:
-      if (!own.empty()) return sum_of(own);
-      return spec.counts.empty() ? spec.count * size : spec.count;
-    case OpKind::kAlltoall: {
-      if (own.empty()) return spec.count * size;
-      std::size_t sum = 0;
-      for (std::size_t from = 0; from < size; ++from) sum += own[from * size + place];
-      return sum;
-    }
-    case OpKind::kAllreduce:
-    case OpKind::kBroadcast: return spec.count;
-    case OpKind::kBarrier:
-    case OpKind::kCreateSet:
-    case OpKind::kDestroySet: break;
+  const std::span<const std::uint64_t> counts = own.empty() ? spec.counts : own;
+  const std::size_t count = spec.count;
+  if (counts.empty()) return extents_of(spec.kind, count, count * size, count * size);
+  if (spec.kind != OpKind::kAlltoall) {
+    const std::size_t all = sum_of(counts);
+    return extents_of(spec.kind, std::size_t{counts[place]}, all, all);
   }
-  return 0;
+  std::size_t received = 0;
+  for (std::size_t from = 0; from < size; ++from) received += counts[from * size + place];
+  return extents_of(spec.kind, count, sum_of(counts.subspan(place * size, size)), received);
 }
 
 // By rank, times `element`; the ranks' own numbers, those that they share, or the same for all.
@@ -98,7 +69,7 @@ Operation& OperationStarter::start(Collectives& collectives, std::uint32_t seque
     case OpKind::kAllreduce: return start_allreduce(collectives, sequence, ordered);
     case OpKind::kReduceScatter: {
       const auto counts = sizes_of(tensor, 1);
-      const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      const std::size_t all = elements_of(*tensor.request, tensor.index).input;
       return collectives.start_reduce_scatter(sequence, piece_of(tensor, all), counts,
                                               reduction_of(tensor));
     }

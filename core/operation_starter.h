@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/extents.h"
 #include "core/request_state.h"
 #include "ops/adasum.h"
 #include "ops/collectives.h"
@@ -30,8 +31,7 @@ struct OrderedOperation {
 };
 
 // Of this rank, for the tensor of that index of the request's unit.
-[[nodiscard]] std::size_t input_elements(const RequestState& request, std::size_t index);
-[[nodiscard]] std::size_t output_elements(const RequestState& request, std::size_t index);
+[[nodiscard]] Extents<std::size_t> elements_of(const RequestState& request, std::size_t index);
 
 class OperationStarter {
  public:

@@ -21,7 +21,7 @@ void ResultCounter::add(const RequestState& request, std::size_t index) {
   *buffers.nonfinite = 0;
   const TensorSpec& spec = request.unit->tensors[index];
   if (!is_floating(spec.dtype)) return;
-  const std::size_t count = output_elements(request, index);
+  const std::size_t count = elements_of(request, index).output;
   if (count <= kElementsAtOnce) {
     *buffers.nonfinite =
         static_cast<std::int64_t>(count_nonfinite(spec.dtype, buffers.output, count));

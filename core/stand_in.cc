@@ -18,20 +18,19 @@ std::byte* memory_of(RequestState& request, std::size_t elements, DataType dtype
 void give_neutral_buffers(RequestState& request) {
   for (std::size_t i = 0; i < request.unit->tensors.size(); ++i) {
     const TensorSpec& spec = request.unit->tensors[i];
-    const std::size_t inputs = input_elements(request, i);
-    std::byte* const input = memory_of(request, inputs, spec.dtype);
+    const Extents<std::size_t> elements = elements_of(request, i);
+    std::byte* const input = memory_of(request, elements.input, spec.dtype);
     const bool reduces = spec.kind == OpKind::kAllreduce || spec.kind == OpKind::kReduceScatter;
-    if (reduces) fill_neutral(spec.dtype, spec.op, spec.prescale, input, inputs);
+    if (reduces) fill_neutral(spec.dtype, spec.op, spec.prescale, input, elements.input);
     const bool in_place = spec.kind == OpKind::kAllreduce || spec.kind == OpKind::kBroadcast;
-    std::byte* const output =
-        in_place ? input : memory_of(request, output_elements(request, i), spec.dtype);
+    std::byte* const output = in_place ? input : memory_of(request, elements.output, spec.dtype);
     request.buffers.push_back({input, output});
   }
 }
 
 void give_output(RequestState& request) {
   const TensorSpec& spec = request.unit->tensors.front();
-  request.output_count = output_elements(request, 0);
+  request.output_count = elements_of(request, 0).output;
   request.memory.clear();
   request.buffers.front().output = memory_of(request, request.output_count, spec.dtype);
   const std::vector<std::uint64_t>& all = request.counts.front();

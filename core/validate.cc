@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/unit.h"
+#include "core/extents.h"
 
 namespace kolo::internal {
 namespace {
@@ -185,23 +186,15 @@ std::optional<std::size_t> sum_of(const std::size_t* counts, int size) {
   return sum;
 }
 
-// Elements.
-struct Extents {
-  std::optional<std::size_t> input;
-  std::optional<std::size_t> output;
-};
-
-Extents elements_of(const Submission& s, const Members& members) {
-  const auto all = product(s.count, static_cast<std::size_t>(members.size));
-  const auto received = s.receive_counts == nullptr ? all : sum_of(s.receive_counts, members.size);
-  switch (s.kind) {
-    case OpKind::kReduceScatter: return {received, s.count};
-    case OpKind::kAllgather: return {s.count, s.allocate ? 0 : received};
-    case OpKind::kAlltoall:
-      return {s.send_counts == nullptr ? all : sum_of(s.send_counts, members.size),
-              s.allocate ? 0 : received};
-    default: return {s.count, s.count};
-  }
+// Elements; none where they do not fit.
+Extents<std::optional<std::size_t>> elements_of(const Submission& s, const Members& members) {
+  const auto total = [&](const std::size_t* counts) {
+    return counts == nullptr ? product(s.count, static_cast<std::size_t>(members.size))
+                             : sum_of(counts, members.size);
+  };
+  const std::optional<std::size_t> own = s.count;
+  const std::optional<std::size_t> none = 0;
+  return extents_of(s.kind, own, total(s.send_counts), s.allocate ? none : total(s.receive_counts));
 }
 
 // Bytes; the elements are known to fit.
@@ -212,7 +205,7 @@ struct Bytes {
 
 Result<Bytes> bytes_of(const Submission& s, const Members& members) {
   const std::size_t element = element_bytes(s.dtype);
-  const Extents extents = elements_of(s, members);
+  const auto extents = elements_of(s, members);
   const auto input = extents.input ? product(*extents.input, element) : std::nullopt;
   const auto output = extents.output ? product(*extents.output, element) : std::nullopt;
   if (input && output) return Bytes{*input, *output};
