@@ -13,17 +13,15 @@ namespace {
 using Step = ReductionOrder::Step;
 using Kind = ReductionOrder::Step::Kind;
 
-// Emits T over things [first, first + count); `emit_thing(i)` emits one of them and says whether
-// anything was emitted, so that absent things vanish with the combine above them.
+// Emits T over things [first, first + count); `emit_thing(i)` emits one of them.
 template <typename EmitThing>
-bool emit_tree(std::size_t first, std::size_t count, const EmitThing& emit_thing,
+void emit_tree(std::size_t first, std::size_t count, const EmitThing& emit_thing,
                std::vector<Step>& steps) {
   if (count == 1) return emit_thing(first);
   const std::size_t left = std::bit_floor(count - 1);
-  const bool has_left = emit_tree(first, left, emit_thing, steps);
-  const bool has_right = emit_tree(first + left, count - left, emit_thing, steps);
-  if (has_left && has_right) steps.push_back({.kind = Kind::kCombine});
-  return has_left || has_right;
+  emit_tree(first, left, emit_thing, steps);
+  emit_tree(first + left, count - left, emit_thing, steps);
+  steps.push_back({.kind = Kind::kCombine});
 }
 
 bool is_push(Kind kind) {
@@ -33,19 +31,16 @@ bool is_push(Kind kind) {
 }  // namespace
 
 ReductionOrder::ReductionOrder(std::span<const int> host_index)
-    : size_(static_cast<int>(host_index.size())), contributors_(size_) {
+    : size_(static_cast<int>(host_index.size())) {
   const HostMap map(host_index);
   emit_tree(
       0, static_cast<std::size_t>(map.hosts()),
       [&](std::size_t host) {
         const std::span<const int> ranks = map.ranks(static_cast<int>(host));
-        return emit_tree(
-            0, ranks.size(),
-            [&](std::size_t i) {
-              plain_.push_back({.kind = Kind::kLeaf, .a = ranks[i]});
-              return true;
-            },
-            plain_);
+        const auto leaf = [&](std::size_t i) {
+          plain_.push_back({.kind = Kind::kLeaf, .a = ranks[i]});
+        };
+        emit_tree(0, ranks.size(), leaf, plain_);
       },
       plain_);
   fuse();
@@ -53,31 +48,6 @@ ReductionOrder::ReductionOrder(std::span<const int> host_index)
 
 ReductionOrder ReductionOrder::single_host(int size) {
   return ReductionOrder(std::vector<int>(static_cast<std::size_t>(size), 0));
-}
-
-ReductionOrder ReductionOrder::without_absent(const std::vector<bool>& present) const {
-  KOLO_CHECK(present.size() == static_cast<std::size_t>(size_));
-  ReductionOrder order;
-  order.size_ = size_;
-  std::vector<bool> stack;  // per operand of the full program: whether anything is in it
-  for (const Step& step : plain_) {
-    if (step.kind == Kind::kLeaf) {
-      const bool here = present[static_cast<std::size_t>(step.a)];
-      stack.push_back(here);
-      if (here) {
-        order.plain_.push_back(step);
-        ++order.contributors_;
-      }
-      continue;
-    }
-    const bool right = stack.back();
-    stack.pop_back();
-    if (stack.back() && right) order.plain_.push_back(step);
-    stack.back() = stack.back() || right;
-  }
-  KOLO_CHECK(order.contributors_ > 0);
-  order.fuse();
-  return order;
 }
 
 void ReductionOrder::fuse() {

@@ -33,12 +33,7 @@ class ReductionOrder {
   // All ranks on one host.
   static ReductionOrder single_host(int size);
 
-  // The same tree with some contributors absent (`present[rank]` false): an absent leaf is the
-  // neutral element, so its sibling's value goes up unchanged. At least one must be present.
-  [[nodiscard]] ReductionOrder without_absent(const std::vector<bool>& present) const;
-
-  [[nodiscard]] int size() const { return size_; }  // ranks, absent ones included
-  [[nodiscard]] int contributors() const { return contributors_; }
+  [[nodiscard]] int size() const { return size_; }  // ranks
   // Leaves and combines only.
   [[nodiscard]] std::span<const Step> plain_steps() const { return plain_; }
   // The same program with neighbouring steps fused, for the kernels.
@@ -46,11 +41,9 @@ class ReductionOrder {
   [[nodiscard]] int stack_depth() const { return stack_depth_; }  // of steps()
 
  private:
-  ReductionOrder() = default;
   void fuse();
 
   int size_ = 0;
-  int contributors_ = 0;
   int stack_depth_ = 0;
   std::vector<Step> plain_;
   std::vector<Step> fused_;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "coordinator/payload_book.h"
 #include "ops/gathered.h"
+#include "ops/neutral.h"
 #include "ops/reduce_kernels.h"
 #include "tests/sim/random.h"
 
@@ -151,16 +152,21 @@ Words reference_allreduce(const TensorSpec& spec, const std::vector<Words>& inpu
 Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
                       std::span<const int> hosts) {
   std::size_t count = 0;
-  std::vector<bool> present;
-  std::vector<const std::byte*> inputs;
+  int present = 0;
   for (const Words& words : packed) {
-    present.push_back(!words.empty());
+    if (!words.empty()) ++present;
     count = std::max(count, words.size());
-    inputs.push_back(reinterpret_cast<const std::byte*>(words.data()));
   }
   Words result(count);
   if (count == 0) return result;
-  const ReductionOrder order = ReductionOrder(hosts).without_absent(present);
+  const ReduceOp op = spec.op == ReduceOp::kAdasum ? ReduceOp::kSum : spec.op;
+  Words neutral(count);  // of who has joined
+  fill_neutral(spec.dtype, op, /*prescale=*/1.0, neutral.data(), count);
+  std::vector<const std::byte*> inputs;
+  for (const Words& words : packed) {
+    inputs.push_back(reinterpret_cast<const std::byte*>((words.empty() ? neutral : words).data()));
+  }
+  const ReductionOrder order(hosts);
   const AlignedBytes scratch = allocate_aligned(reduce_scratch_bytes(order.stack_depth()));
   ReduceCall call;
   call.steps = order.steps().data();
@@ -169,9 +175,8 @@ Words fused_allreduce(const TensorSpec& spec, const std::vector<Words>& packed,
   call.inputs = inputs.data();
   call.output = reinterpret_cast<std::byte*>(result.data());
   call.count = count;
-  call.scale.contributors = order.contributors();
+  call.scale.contributors = present;
   call.scratch = scratch.get();
-  const ReduceOp op = spec.op == ReduceOp::kAdasum ? ReduceOp::kSum : spec.op;
   reduce_kernel(spec.dtype, op).reduce(call);
   return result;
 }

@@ -80,27 +80,12 @@ TEST(ReductionOrder, FusedStepsMeanTheSame) {
       const ReductionOrder order(hosts);
       EXPECT_EQ(expression(order.steps()), expression(order.plain_steps())) << n << " " << per_host;
       EXPECT_LE(order.steps().size(), order.plain_steps().size());
-      EXPECT_EQ(order.contributors(), n);
+      EXPECT_EQ(order.size(), n);
     }
   }
   EXPECT_EQ(ReductionOrder::single_host(2).steps().size(), 1u);
   EXPECT_EQ(ReductionOrder::single_host(3).steps().size(), 2u);
   EXPECT_EQ(ReductionOrder::single_host(4).steps().size(), 1u);
-}
-
-TEST(ReductionOrder, AbsentRanksVanishAndTheShapeStays) {
-  const ReductionOrder order = ReductionOrder::single_host(6);  // (((0 1) (2 3)) (4 5))
-  const auto without = [&](std::vector<bool> present) {
-    const ReductionOrder rest = order.without_absent(present);
-    EXPECT_EQ(expression(rest.steps()), expression(rest.plain_steps()));
-    EXPECT_EQ(rest.size(), 6);
-    EXPECT_EQ(rest.contributors(), std::count(present.begin(), present.end(), true));
-    return expression(rest.plain_steps());
-  };
-  EXPECT_EQ(without({true, true, true, true, true, true}), "(((0 1) (2 3)) (4 5))");
-  EXPECT_EQ(without({false, true, true, true, true, true}), "((1 (2 3)) (4 5))");
-  EXPECT_EQ(without({false, false, true, true, false, true}), "((2 3) 5)");
-  EXPECT_EQ(without({false, false, false, false, true, false}), "4");
 }
 
 TEST(Slices, CoverEverythingInOrderAndDifferByOneAtMost) {
