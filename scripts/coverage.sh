@@ -35,7 +35,7 @@ run_tests() {
 if [ "${1-}" != --report ]; then
   scripts/setup.sh build test
   stage "coverage: configure" cmake -S "$root" -B "$folder" -G Ninja \
-    -DCMAKE_BUILD_TYPE=None -DKOLO_BUILD_EXAMPLES=OFF \
+    -DCMAKE_BUILD_TYPE=None -DKOLO_BUILD_EXAMPLES=OFF -DKOLO_PLANT_FAULTS=OFF \
     -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_C_FLAGS="$flags"
   stage "coverage: build" cmake --build "$folder"
   run_tests
