@@ -266,7 +266,7 @@ class Collectives {
   static kolo_op as_c(Op op) noexcept { return static_cast<kolo_op>(op); }
   static void require(bool condition, const std::string& text) {
     const char* const rest = "; nothing was submitted, and the other ranks do not know";
-    if (!condition) throw Error(KOLO_INVALID_ARGUMENT, text + rest);
+    if (!condition) throw detail::refusal(text + rest);
   }
   // The number of ranks of a set; throws if it is none, or the context is shut down.
   std::size_t ranks_of(ProcessSet set) const {

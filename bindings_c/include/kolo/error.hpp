@@ -23,6 +23,15 @@ inline void check(kolo_status status) {
   if (status != KOLO_OK) throw Error(status, kolo_last_error());
 }
 
+namespace detail {
+
+// Of a call that this layer refuses by itself; its text begins as kolo_last_error()'s does.
+inline Error refusal(const std::string& text) {
+  const kolo_status status = KOLO_INVALID_ARGUMENT;
+  return {status, std::string(kolo_status_string(status)) + ": " + text};
+}
+
+}  // namespace detail
 }  // namespace kolo
 
 #endif  // KOLO_ERROR_HPP_

@@ -131,10 +131,9 @@ class GradientReducer {
   bool ready(std::size_t i) {
     Slot& slot = slot_of(i);
     if (slot.is_running) {
-      throw Error(KOLO_INVALID_ARGUMENT, "GradientReducer: gradient \"" + gradients_[i].name +
-                                             "\" is ready more than " +
-                                             std::to_string(settings_.micro_steps) +
-                                             " times in a step; call wait() before the next one");
+      throw detail::refusal("GradientReducer: gradient \"" + gradients_[i].name +
+                            "\" is ready more than " + std::to_string(settings_.micro_steps) +
+                            " times in a step; call wait() before the next one");
     }
     if (++slot.micro_step < settings_.micro_steps) return false;
     slot.start();
@@ -206,20 +205,18 @@ class GradientReducer {
   void require_reducible() const {
     const std::string steps = std::to_string(settings_.micro_steps);
     if (settings_.micro_steps < 1) {
-      throw Error(KOLO_INVALID_ARGUMENT,
-                  "GradientReducer: micro_steps is " + steps + "; give 1 or more");
+      throw detail::refusal("GradientReducer: micro_steps is " + steps + "; give 1 or more");
     }
     std::set<std::string_view> names;
     for (const Tensor& tensor : gradients_) {
       const std::string who = "GradientReducer: gradient \"" + tensor.name + "\"";
       if (!names.insert(tensor.name).second) {
-        throw Error(KOLO_INVALID_ARGUMENT,
-                    who + " is there twice; give every gradient a name of its own");
+        throw detail::refusal(who + " is there twice; give every gradient a name of its own");
       }
       if (settings_.micro_steps > 1 && detail::is_integer(tensor.type)) {
-        throw Error(KOLO_INVALID_ARGUMENT,
-                    who + " holds integers, which cannot be divided by micro_steps, " + steps +
-                        "; give it to a reducer with micro_steps = 1, or make it float");
+        throw detail::refusal(who + " holds integers, which cannot be divided by micro_steps, " +
+                              steps +
+                              "; give it to a reducer with micro_steps = 1, or make it float");
       }
     }
   }
@@ -238,9 +235,8 @@ class GradientReducer {
   }
   Slot& slot_of(std::size_t i) {
     if (i < gradients_.size()) return slots_[i];
-    throw Error(KOLO_INVALID_ARGUMENT, "GradientReducer: there is no gradient " +
-                                           std::to_string(i) + ", only " +
-                                           std::to_string(gradients_.size()));
+    throw detail::refusal("GradientReducer: there is no gradient " + std::to_string(i) + ", only " +
+                          std::to_string(gradients_.size()));
   }
 
   ReducerSettings settings_;

@@ -40,9 +40,9 @@ double sync_batch_norm(Context& context, Sums&& sums, Squares&& squares, double 
   static_assert(std::is_floating_point_v<T> && std::is_floating_point_v<U>);
   const std::size_t channels = sum.size();
   if (square.size() != channels) {
-    throw Error(KOLO_INVALID_ARGUMENT, "sync_batch_norm: " + std::to_string(channels) +
-                                           " sums but " + std::to_string(square.size()) +
-                                           " sums of squares; give one of each a channel");
+    throw detail::refusal("sync_batch_norm: " + std::to_string(channels) + " sums but " +
+                          std::to_string(square.size()) +
+                          " sums of squares; give one of each a channel");
   }
   std::vector<double> all(2 * channels + 1);
   std::copy(sum.begin(), sum.end(), all.begin());
@@ -77,8 +77,8 @@ double squared_norm(const Tensors& tensors) {
 template <typename Tensors>
 double clip(Tensors&& tensors, double norm, double max_norm) {
   if (!(max_norm > 0.0)) {
-    throw Error(KOLO_INVALID_ARGUMENT, "clip_by_global_norm: max_norm is " +
-                                           std::to_string(max_norm) + "; give more than 0");
+    throw detail::refusal("clip_by_global_norm: max_norm is " + std::to_string(max_norm) +
+                          "; give more than 0");
   }
   if (!std::isfinite(norm) || norm <= max_norm) return norm;
   const double factor = max_norm / norm;
@@ -131,8 +131,8 @@ class LossScaler {
       : settings_(settings), state_{settings.scale, 0.0} {
     if (!(settings.min_scale > 0.0 && settings.min_scale <= settings.scale &&
           settings.scale <= settings.max_scale && settings.growth_steps > 0)) {
-      throw Error(KOLO_INVALID_ARGUMENT,
-                  "LossScaler: give 0 < min_scale <= scale <= max_scale and growth_steps above 0");
+      throw detail::refusal(
+          "LossScaler: give 0 < min_scale <= scale <= max_scale and growth_steps above 0");
     }
   }
 

@@ -36,9 +36,9 @@ class ShardSampler {
   ShardSampler(std::size_t examples, int place, int size, std::uint64_t seed, Tail tail)
       : examples_(examples), seed_(seed), tail_(tail) {
     if (place < 0 || place >= size) {
-      throw Error(KOLO_INVALID_ARGUMENT, "ShardSampler: place " + std::to_string(place) + " of " +
-                                             std::to_string(size) +
-                                             " ranks; give this rank's place in the process set");
+      throw detail::refusal("ShardSampler: place " + std::to_string(place) + " of " +
+                            std::to_string(size) +
+                            " ranks; give this rank's place in the process set");
     }
     place_ = static_cast<std::size_t>(place);
     size_ = static_cast<std::size_t>(size);

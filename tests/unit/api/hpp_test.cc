@@ -14,6 +14,7 @@
 
 #include "kolo/kolo.hpp"
 #include "tests/unit/training/ranks.h"
+#include "tests/unit/training/refused.h"
 
 namespace {
 
@@ -25,20 +26,11 @@ using kolo::Ragged;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using training_test::expect_refused;
 using training_test::on_ranks;
 using Ints = std::vector<int>;
 
 constexpr int kRanks = 3;
-
-void expect_refused(const std::function<void()>& call, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown about " << words;
-  } catch (const kolo::Error& error) {
-    EXPECT_EQ(error.status(), KOLO_INVALID_ARGUMENT) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
-}
 
 TEST(Hpp, ReduceScatter) {
   on_ranks(kRanks, [](Context& context) {

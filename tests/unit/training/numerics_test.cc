@@ -11,22 +11,14 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
+#include "tests/unit/training/refused.h"
 
 namespace {
 
 using kolo::clip_by_global_norm;
 using kolo::LossScaler;
 using kolo::LossScalerSettings;
-
-void expect_refused(const std::function<void()>& call, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown about " << words;
-  } catch (const kolo::Error& error) {
-    EXPECT_EQ(error.status(), KOLO_INVALID_ARGUMENT);
-    EXPECT_THAT(error.what(), testing::HasSubstr(words));
-  }
-}
+using training_test::expect_refused;
 
 TEST(ClipByGlobalNorm, LongerOnesAreScaledByOneFactor) {
   std::vector<std::vector<float>> tensors = {{3, 0}, {}, {0, 4}};

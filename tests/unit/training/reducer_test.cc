@@ -19,6 +19,7 @@
 #include "kolo/kolo.hpp"
 #include "tests/unit/count_allocations.h"
 #include "tests/unit/training/ranks.h"
+#include "tests/unit/training/refused.h"
 
 namespace {
 
@@ -29,20 +30,11 @@ using kolo::Tensor;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using training_test::expect_refused;
 using training_test::on_ranks;
 using Floats = std::vector<float>;
 
 constexpr int kRanks = 3;
-
-void expect_refused(const std::function<void()>& call, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown about " << words;
-  } catch (const kolo::Error& error) {
-    EXPECT_EQ(error.status(), KOLO_INVALID_ARGUMENT) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
-}
 
 // Small whole numbers, so that sums are exact in any order.
 float value_of(int rank, int step, std::size_t tensor, std::size_t i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
+#include "tests/unit/training/refused.h"
 
 namespace {
 
@@ -127,13 +128,10 @@ TEST(ShardSampler, AnotherSetOfRanksGoesOnInMidEpoch) {
 
 TEST(ShardSampler, APlaceThatIsNone) {
   for (const auto& [place, size] : {std::pair(-1, 2), std::pair(2, 2), std::pair(0, 0)}) {
-    try {
+    const auto make = [place = place, size = size] {
       const ShardSampler sampler(10, place, size, 1, Tail::drop);
-      ADD_FAILURE() << "place " << place << " of " << size;
-    } catch (const kolo::Error& error) {
-      EXPECT_EQ(error.status(), KOLO_INVALID_ARGUMENT);
-      EXPECT_THAT(error.what(), testing::HasSubstr("place " + std::to_string(place)));
-    }
+    };
+    training_test::expect_refused(make, "place " + std::to_string(place));
   }
 }
 
