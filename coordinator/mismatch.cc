@@ -140,6 +140,33 @@ std::string name_of(const Unit& unit) {
   return (unit.numbered ? "operation " : "") + name_text(unit);
 }
 
+// What to do about variants that differ.
+std::string cure_of(const std::vector<Variant>& variants) {
+  const Unit& first = *variants.front().unit;
+  const auto all = [&](auto holds) {
+    return std::all_of(variants.begin(), variants.end(),
+                       [&](const Variant& variant) { return holds(*variant.unit); });
+  };
+  if (first.numbered && !first.group) {
+    return "Operations without a name pair by their order: submit them in one order on every rank, "
+           "or name them";
+  }
+  const bool even = all([](const Unit& unit) {
+    return !unit.group && unit.tensors[0].counts.empty() && !unit.tensors[0].open;
+  });
+  const auto of_kind = [&](OpKind kind) {
+    return even && all([&](const Unit& unit) { return unit.tensors[0].kind == kind; }) &&
+           !differing(variants, [](const Unit& unit) { return count_of(unit, 0); }).empty();
+  };
+  if (of_kind(OpKind::kAllgather)) {
+    return "Ranks that give different counts need recv_counts, or allocate";
+  }
+  if (of_kind(OpKind::kAlltoall)) {
+    return "Ranks that send different counts need send_counts with recv_counts or allocate";
+  }
+  return "Submit the same on every rank, or use another name";
+}
+
 // What a rank that has joined would have to give to this tensor, and has not; else empty.
 std::string lacking(const TensorSpec& spec, const std::vector<int>& absent) {
   const std::string joined =
@@ -182,8 +209,7 @@ Status check_agreement(const PendingUnit& pending) {
   }
   if (difference.empty()) return Status::ok();
   return {StatusCode::kMismatch,
-          name + ": " + difference +
-              ". Submit the same on every rank, or use another name; no buffer was changed"};
+          name + ": " + difference + ". " + cure_of(variants) + "; no buffer was changed"};
 }
 
 Status check_absent(const Unit& unit, const std::vector<int>& absent) {

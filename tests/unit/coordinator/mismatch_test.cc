@@ -88,6 +88,29 @@ TEST(Mismatch, S20NamesBothRoots) {
                         HasSubstr("root differs: 2 on rank 0; 0 on rank 1")));
 }
 
+TEST(Mismatch, UnevenRowsAreToldWhatTheyNeed) {
+  const auto rows = [](std::int64_t count, OpKind kind) {
+    return share(single(spec_of("r", {count}, DataType::kFloat32, kind)));
+  };
+  expect_mismatch(
+      pending({{rows(2, OpKind::kAllgather), {0}}, {rows(3, OpKind::kAllgather), {1}}}),
+      AllOf(HasSubstr("(2) on rank 0; (3) on rank 1"), HasSubstr("need recv_counts, or allocate")));
+  expect_mismatch(pending({{rows(2, OpKind::kAlltoall), {0}}, {rows(3, OpKind::kAlltoall), {1}}}),
+                  HasSubstr("need send_counts"));
+  expect_mismatch(pending({{rows(2, OpKind::kAllgather), {0}}, {allreduce("r"), {1}}}),
+                  HasSubstr("Submit the same on every rank"));
+}
+
+TEST(Mismatch, WithoutNamesInAnotherOrder) {
+  Unit mine = single(spec_of("#3", {4}));
+  Unit other = single(spec_of("#3", {4}, DataType::kFloat32, OpKind::kAllgather));
+  mine.numbered = other.numbered = true;
+  expect_mismatch(pending({{share(mine), {0}}, {share(other), {1}}}),
+                  AllOf(HasSubstr("operation number 3"),
+                        HasSubstr("operation differs: allreduce on rank 0; allgather on rank 1"),
+                        HasSubstr("in one order on every rank, or name them")));
+}
+
 TEST(Mismatch, ScalesThatLookAlikeStillDiffer) {
   Unit other = *allreduce("g");
   other.tensors[0].prescale = 1.0000000000000002;
