@@ -1,5 +1,5 @@
 // The snippets of docs/training.md: each runs here, on ranks as threads, and the page shows them as
-// they are.
+// they are. Those in C are in snippets.c.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 
 #include "kolo/kolo.hpp"
 #include "tests/unit/training/ranks.h"
+#include "tests/unit/training/snippets.h"
 
 namespace {
 
@@ -214,29 +215,61 @@ TEST(TrainingPage, MovesRaggedRows) {
   });
 }
 
-// Every ```cpp block of the page is somewhere above, but for its indentation.
-TEST(TrainingPage, ShowsTheseSnippets) {
-  const auto text_of = [](const char* path) {
-    std::ifstream file(path);
-    EXPECT_TRUE(file) << path;
-    std::string text;  // with no blanks before the lines
-    for (std::string line; std::getline(file, line);) {
-      text += line.substr(std::min(line.find_first_not_of(' '), line.size())) + "\n";
-    }
-    return text;
-  };
-  const std::string source = text_of(KOLO_SNIPPETS);
-  std::string page = text_of(KOLO_TRAINING_PAGE);
-  const std::string open = "```cpp\n";
+TEST(TrainingPage, InC) {
+  on_ranks(3, [](kolo::Context& context) {
+    const int rank = context.rank();
+    const kolo::ProcessSet outer = context.create_process_set({0, 2});
+    EXPECT_EQ(place_in_set(context.handle(), outer.number), rank == 2 ? 1u : rank == 0 ? 0u : 2u);
+
+    const std::vector<int> found(static_cast<std::size_t>(rank), 10 + rank);
+    std::vector<int> sums(3);
+    gather_rows(context.handle(), found.data(), found.size(), sums.data());
+    EXPECT_THAT(sums, ElementsAre(0, 11, 24));
+
+    std::vector<float> weight(5), bias(1);
+    const auto backward = [](kolo_context* kolo, float* weights, float* biases) {
+      std::fill(weights, weights + 5, weights[0] + static_cast<float>(kolo_rank(kolo)));
+      biases[0] = 3;
+    };
+    train_persistently(context.handle(), weight.data(), bias.data(), weight.size(), 4, backward);
+    EXPECT_THAT(weight, Each(4.0f));  // each step adds the mean of 0, 1 and 2
+    EXPECT_THAT(bias, Each(3.0f));
+
+    std::fill(weight.begin(), weight.end(), static_cast<float>(rank));
+    be_told(context.handle(), weight.data(), weight.size(), [] {});
+    EXPECT_THAT(weight, Each(1.0f));
+  });
+}
+
+// A file without the blanks before its lines.
+std::string text_of(const char* path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::string text;
+  for (std::string line; std::getline(file, line);) {
+    text += line.substr(std::min(line.find_first_not_of(' '), line.size())) + "\n";
+  }
+  return text;
+}
+
+// Every block of the page in that language is in the source; their number.
+int shown_blocks(const std::string& language, const char* source_path) {
+  const std::string source = text_of(source_path);
+  const std::string page = text_of(KOLO_TRAINING_PAGE);
+  const std::string open = "```" + language + "\n";
   int blocks = 0;
   for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
     at += open.size();
     const std::string block = page.substr(at, page.find("```", at) - at);
-    EXPECT_NE(source.find(block), std::string::npos) << "not in " << KOLO_SNIPPETS << ":\n"
-                                                     << block;
+    EXPECT_NE(source.find(block), std::string::npos) << "not in " << source_path << ":\n" << block;
     ++blocks;
   }
-  EXPECT_GE(blocks, 9);
+  return blocks;
+}
+
+TEST(TrainingPage, ShowsTheseSnippets) {
+  EXPECT_GE(shown_blocks("cpp", KOLO_SNIPPETS), 9);
+  EXPECT_GE(shown_blocks("c", KOLO_C_SNIPPETS), 5);
 }
 
 }  // namespace
