@@ -172,6 +172,36 @@ std::string name_of(const Road& road, bool by_mpi) {
   return one_host ? "shm" : by_mpi ? "shm+mpi" : "shm+tcp";
 }
 
+// Connects a rank that has met the others with them.
+Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
+                    TcpListener& listener, const std::shared_ptr<MpiWorld>& mpi, Road& road) {
+  const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
+  const bool by_mpi = mpi != nullptr;
+  const PeerTable& table = road.client->table();
+  KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
+  const std::string transport = config.text("transport");
+  if (transport.ends_with("mpi") != by_mpi) {
+    return invalid_argument("transport is " + transport +
+                            " on rank 0; set KOLO_TRANSPORT alike for all ranks");
+  }
+  const int streams = static_cast<int>(config.integer("streams"));
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit};
+  auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
+  if (!fabric) return fabric.status();
+  road.fabric = *std::move(fabric);
+  if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
+  if (transport != "tcp" && transport != "mpi") {
+    auto memory = share_memory(config, identity, road.rank, road.fabric, limit, logger);
+    if (!memory) return memory.status();
+    road.memory = *std::move(memory);
+    if (road.memory.window != nullptr) {
+      KOLO_RETURN_IF_ERROR(road.poller->add(road.memory.window->bell()));
+    }
+  }
+  road.name = name_of(road, by_mpi);
+  return Status::ok();
+}
+
 Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
   const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
   const int size = static_cast<int>(config.integer("size"));
@@ -196,28 +226,11 @@ Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
   auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit);
   if (!client) return client.status();
   road.client = *std::move(client);
-  const PeerTable& table = road.client->table();
-  KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
-  const std::string transport = config.text("transport");
-  if (transport.ends_with("mpi") != by_mpi) {
-    return invalid_argument("transport is " + transport +
-                            " on rank 0; set KOLO_TRANSPORT alike for all ranks");
+  if (Status status = connect_road(config, logger, meeting->identity, **listener, mpi, road);
+      !status) {
+    if (status.code() == StatusCode::kPeerLost) road.client->tell_harmed();
+    return status;
   }
-  const int streams = static_cast<int>(config.integer("streams"));
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit};
-  auto fabric = tcp_connect(**listener, meeting->identity, table, road.rank, options, *road.poller);
-  if (!fabric) return fabric.status();
-  road.fabric = *std::move(fabric);
-  if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
-  if (transport != "tcp" && transport != "mpi") {
-    auto memory = share_memory(config, meeting->identity, road.rank, road.fabric, limit, logger);
-    if (!memory) return memory.status();
-    road.memory = *std::move(memory);
-    if (road.memory.window != nullptr) {
-      KOLO_RETURN_IF_ERROR(road.poller->add(road.memory.window->bell()));
-    }
-  }
-  road.name = name_of(road, by_mpi);
   return road;
 }
 

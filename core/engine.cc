@@ -95,6 +95,7 @@ bool Engine::take_commands(Nanos now) {
     } else if (auto* joined = std::get_if<JoinCommand>(&command)) {
       join(std::move(joined->request));
     } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
+      broken_here_ = true;
       negotiator_.abort(abort->reason);
     } else {
       said_goodbye_ = true;
@@ -184,6 +185,8 @@ bool Engine::act(Nanos now) {
       end_published(left->process_set, left->status);
       parts_.executor.end_beyond(left->process_set, left->through, left->status);
     } else if (auto* broken = std::get_if<Broken>(&action)) {
+      // Before any caller can learn of it, and end.
+      if (!broken_here_ && parts_.meeting != nullptr) parts_.meeting->tell_harmed();
       break_with(broken->status);
     }
   }
@@ -435,6 +438,7 @@ void Engine::end_published(std::optional<std::uint32_t> process_set, const Statu
 }
 
 void Engine::fail(const Status& cause, Nanos now) {
+  broken_here_ = broken_here_ || cause.code() != StatusCode::kPeerLost;
   negotiator_.fail(cause);
   act(now);
 }

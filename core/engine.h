@@ -27,6 +27,7 @@
 #include "core/tensor_queue.h"
 #include "core/unit_table.h"
 #include "transport/control_link.h"
+#include "transport/rendezvous/rendezvous.h"
 #include "transport/window.h"
 
 namespace kolo::internal {
@@ -43,8 +44,9 @@ class Engine final : private SlotUser {
     ProcessSets& sets;
     SetRoads& roads;
     RequestPool& requests;
-    Window* window = nullptr;    // of this host's ranks; null: they share nothing
-    SlotBoard* board = nullptr;  // in the window
+    Window* window = nullptr;             // of this host's ranks; null: they share nothing
+    SlotBoard* board = nullptr;           // in the window
+    RendezvousClient* meeting = nullptr;  // is told when others have broken this context
   };
 
   struct Options {
@@ -127,6 +129,7 @@ class Engine final : private SlotUser {
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
   bool leaving_ = false;
   bool said_goodbye_ = false;
+  bool broken_here_ = false;  // by this rank's own failure, or its kolo_abort()
   std::atomic<std::uint64_t> frames_sent_{0};
   UnitTable::Use gather_;                              // how an inline unit gets its result
   std::vector<int> board_ranks_;                       // of the job, by rank of the board

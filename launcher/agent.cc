@@ -72,17 +72,25 @@ class Agent final : public MeetingBackend {
   // From the front end's thread.
   void join(std::uint64_t connection, std::string bytes) override {
     asio::post(io_, [this, connection, join = std::move(bytes)] {
+      ++joined_;
       link_.send(encode(FromAgent(RelayJoin{connection, join})));
     });
   }
   void left(std::uint64_t connection) override {
-    asio::post(io_, [this, connection] { link_.send(encode(FromAgent(RelayLeft{connection}))); });
+    asio::post(io_, [this, connection] {
+      --joined_;
+      link_.send(encode(FromAgent(RelayLeft{connection})));
+      if (draining_) finish_if_drained();
+    });
+  }
+  void harmed(std::uint64_t connection) override {
+    asio::post(io_, [this, connection] { link_.send(encode(FromAgent(RelayHarmed{connection}))); });
   }
 
  private:
   // kolorun is gone, or this process was told to end: nobody is there to be gentle for.
   void die() {
-    ranks_.signal(SIGKILL, true);
+    ranks_.signal(SIGKILL, true, clock_.now());
     exit_code_ = 1;
     io_.stop();
   }
@@ -100,7 +108,7 @@ class Agent final : public MeetingBackend {
 
   void give_up(const std::string& text) {
     link_.send(encode(FromAgent(AgentFailed{text})));
-    ranks_.signal(SIGKILL, true);
+    ranks_.signal(SIGKILL, true, clock_.now());
     finishing_ = true;
     finish_if_sent();
   }
@@ -244,7 +252,7 @@ class Agent final : public MeetingBackend {
 
   void on_signal(const SendSignal& signal) {
     look();  // who has failed by himself before now is not to be called ended by kolorun
-    ranks_.signal(signal.number, signal.ends_job);
+    ranks_.signal(signal.number, signal.ends_job, clock_.now());
     if (donors_ && !ranks_started_ && signal.kill_after_ms > 0) {
       return give_up("told to end before its ranks had started");
     }
@@ -256,7 +264,7 @@ class Agent final : public MeetingBackend {
     kill_armed_ = true;
     kill_timer_.expires_after(delay);
     kill_timer_.async_wait([this](const error_code& error) {
-      if (!error) ranks_.signal(SIGKILL, true);
+      if (!error) ranks_.signal(SIGKILL, true, clock_.now());
     });
   }
 
@@ -279,7 +287,7 @@ class Agent final : public MeetingBackend {
     const bool donors_left = donors_ && !donors_->is_gone(clock_.now());
     if (!ranks_.any_left() && !donors_left) return drain();
     if (first_time) {
-      ranks_.signal(SIGTERM, true);
+      ranks_.signal(SIGTERM, true, clock_.now());
       if (!kill_armed_) arm_kill(grace_);
     }
     poll_timer_.expires_after(kLeftoverPoll);
@@ -288,8 +296,9 @@ class Agent final : public MeetingBackend {
     });
   }
 
-  // A daemon that has left its rank's group may hold a pipe open for ever: what comes without a
-  // pause is passed on, then the pipes are closed.
+  // What ranks have said at the meeting counts, so its connections come to their ends first, as
+  // the pipes do. A daemon that has left its rank's group may hold both open for ever: what comes
+  // without a pause is passed on, then they are closed.
   void drain() {
     if (!draining_) kill_timer_.cancel();
     draining_ = true;
@@ -299,7 +308,9 @@ class Agent final : public MeetingBackend {
     poll_timer_.async_wait([this](const error_code& error) {
       if (error || finishing_) return;
       if (!read_anything_ && !held_back_) {
+        joined_ = 0;
         for (const auto& stream : streams_) end_stream(*stream);
+        finish_if_drained();
         return;
       }
       drain();
@@ -310,6 +321,7 @@ class Agent final : public MeetingBackend {
     for (const auto& stream : streams_) {
       if (!stream->ended) return false;
     }
+    if (joined_ > 0) return false;
     if (std::exchange(finishing_, true)) return true;
     link_.send(encode(FromAgent(AgentDone{})));
     return true;
@@ -329,6 +341,7 @@ class Agent final : public MeetingBackend {
   RankGroup ranks_;
   std::optional<PmiDonors> donors_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  int joined_ = 0;                                 // connections of the meeting that are open
   std::unique_ptr<RendezvousFrontEnd> front_end_;  // calls us from its thread: destroyed first
   Nanos grace_{};
   bool started_ = false;

@@ -218,7 +218,8 @@ class Job {
     Nanos& offset = agents_[host]->clock_offset;
     offset = std::min(offset, clock_.now() - exited.age - exited.time);
     ends_.push_back({exited.rank, host_name(host), pids_[static_cast<std::size_t>(exited.rank)],
-                     exited.wait_status, exited.time, exited.ended_by_kolorun, exited.error});
+                     exited.wait_status, exited.time, exited.ended_by_kolorun, false,
+                     exited.error});
     end_hosts_.push_back(host);
     desk_.ended(exited.rank,
                 "rank " + std::to_string(exited.rank) + " on " + host_name(host) +
@@ -229,6 +230,7 @@ class Job {
 
   void take(std::size_t host, RelayJoin& join) { desk_.join(host, join); }
   void take(std::size_t host, RelayLeft& left) { desk_.left(host, left); }
+  void take(std::size_t host, RelayHarmed& harmed) { desk_.harmed(host, harmed); }
 
   void take(std::size_t host, AgentFailed& failed) {
     fail("host " + host_name(host) + ": " + failed.text);
@@ -301,11 +303,12 @@ class Job {
     // One offset for all times of a host: their order among themselves is the agent's.
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       ends_[i].time += agents_[end_hosts_[i]]->clock_offset;
+      ends_[i].harmed = desk_.is_harmed(ends_[i].rank);
     }
     Verdict verdict = judge(ends_);
-    std::optional<Nanos> first;  // the first failure of a rank
+    std::optional<Nanos> first;  // the first failure of a rank by itself
     for (const RankEnd& end : ends_) {
-      if (exit_code_of(end.wait_status) == 0 || end.ended_by_kolorun) continue;
+      if (exit_code_of(end.wait_status) == 0 || end.ended_by_kolorun || end.harmed) continue;
       first = std::min(first.value_or(end.time), end.time);
     }
     if (!failure_.empty() && (!first || failure_time_ < *first)) {

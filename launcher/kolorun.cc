@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "launcher/agent.h"
+#include "launcher/agent_guard.h"
 #include "launcher/check_build.h"
 #include "launcher/job.h"
 #include "launcher/options.h"
@@ -169,7 +170,7 @@ int kolorun(std::span<const std::string> arguments, Environment environment) {
     case Action::kHelp: return print(help_text());
     case Action::kVersion: return print("kolorun " KOLO_VERSION "\n");
     case Action::kCheckBuild: return print(check_build_text());
-    case Action::kAgent: return run_agent(std::move(environment));
+    case Action::kAgent: return run_guarded([&] { return run_agent(std::move(environment)); });
     case Action::kPmiDonor: return run_pmi_donor(options->donors_address, environment);
     case Action::kRun: break;
   }

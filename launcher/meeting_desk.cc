@@ -16,6 +16,8 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
   auto decoded = decode_join(id, join.join);
   if (decoded) {
     known_.insert(decoded->peer.rank);
+    harmed_.erase(decoded->peer.rank);
+    ranks_[id] = decoded->peer.rank;
     answer(meeting_.join(*std::move(decoded)));
   } else {
     answer({{id, decoded.status(), {}}});
@@ -30,8 +32,16 @@ void MeetingDesk::left(std::size_t host, const RelayLeft& left) {
   meeting_.left(found->second);
   waiting_.erase(found->second);
   places_.erase(found->second);
+  ranks_.erase(found->second);
   ids_.erase(found);
   watch_time();
+}
+
+void MeetingDesk::harmed(std::size_t host, const RelayHarmed& harmed) {
+  const auto found = ids_.find({host, harmed.connection});
+  if (found == ids_.end()) return;
+  const auto rank = ranks_.find(found->second);
+  if (rank != ranks_.end()) harmed_.insert(rank->second);
 }
 
 void MeetingDesk::ended(int rank, const std::string& how) {

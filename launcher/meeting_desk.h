@@ -26,6 +26,9 @@ class MeetingDesk {
 
   void join(std::size_t host, const RelayJoin& join);
   void left(std::size_t host, const RelayLeft& left);
+  void harmed(std::size_t host, const RelayHarmed& harmed);
+  // Whether `rank` has said that another one's end has ended its job, and has not joined since.
+  [[nodiscard]] bool is_harmed(int rank) const { return harmed_.contains(rank); }
   // The process of `rank` has ended, as `how` tells ("rank 1 on a ended (exit code 0)"): the ranks
   // cannot meet any more. Whoever waits, or comes later, gets PEER_LOST at once.
   void ended(int rank, const std::string& how);
@@ -42,7 +45,9 @@ class MeetingDesk {
   boost::asio::steady_timer timer_;
   std::map<Place, std::uint64_t> ids_;
   std::map<std::uint64_t, Place> places_;
-  std::set<int> known_;              // ranks that have joined at least once
+  std::map<std::uint64_t, int> ranks_;  // by id, of those in the meeting
+  std::set<int> known_;                 // ranks that have joined at least once
+  std::set<int> harmed_;
   std::set<std::uint64_t> waiting_;  // not answered yet
   Status no_more_;                   // why the ranks cannot meet any more
   std::uint64_t next_id_ = 1;

@@ -1,7 +1,8 @@
 // RankGroup: the rank processes of one host, each the leader of a process group of its own.
 //
 // Ended leaders are looked at but not reaped, so that their numbers cannot be given to strangers
-// while signals may still be sent to their groups. One thread, the one that spawned them.
+// while signals may still be sent to their groups. Who ended first is the kernel's word: the order
+// in which their pidfds became readable. One thread, the one that spawned them.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "launcher/spawn.h"
 
 namespace kolo::internal {
@@ -23,12 +25,13 @@ class RankGroup {
     bool told_to_end = false;
   };
 
-  void add(int rank, pid_t pid) { members_.push_back({rank, pid, true, false, std::nullopt}); }
+  RankGroup();
 
-  // Who has ended since the last look, in order of death as far as it can be told.
+  void add(int rank, pid_t pid);
+  // Who has ended since the last look, in order of death.
   std::vector<End> look(Nanos now);
   // To every process group. `ends_job`: what dies from now on was told to.
-  void signal(int number, bool ends_job);
+  void signal(int number, bool ends_job, Nanos now);
 
   [[nodiscard]] bool any_running() const;
   // Whether anything in any of the groups is alive.
@@ -36,13 +39,16 @@ class RankGroup {
 
  private:
   struct Member {
-    int rank;
-    pid_t pid;
-    bool running;
-    bool told_to_end;
+    int rank = 0;
+    pid_t pid = 0;
+    UniqueFd pidfd;  // in watch_; closed where the kernel has none
+    bool running = true;
+    bool told_to_end = false;
     std::optional<Nanos> ending_since;
   };
+  std::vector<std::size_t> in_order_of_death();
   void note_ending(Nanos now);
+  UniqueFd watch_;  // epoll: its queue keeps the order
   std::vector<Member> members_;
 };
 

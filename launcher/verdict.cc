@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostLines = 16;  // of a job of thousands the first few tell the story
 
 auto order(const RankEnd& end) {
-  return std::make_tuple(end.ended_by_kolorun, end.time, !WIFSIGNALED(end.wait_status), end.rank);
+  return std::make_tuple(end.ended_by_kolorun, end.harmed, end.time, !WIFSIGNALED(end.wait_status));
 }
 
 std::string line_of(const RankEnd& end, bool first) {
@@ -48,8 +48,8 @@ Verdict judge(std::vector<RankEnd> ends) {
   std::erase_if(ends, [](const RankEnd& end) {
     return exit_code_of(end.wait_status) == 0 && !end.ended_by_kolorun;
   });
-  std::sort(ends.begin(), ends.end(),
-            [](const RankEnd& a, const RankEnd& b) { return order(a) < order(b); });
+  std::stable_sort(ends.begin(), ends.end(),
+                   [](const RankEnd& a, const RankEnd& b) { return order(a) < order(b); });
   Verdict verdict;
   const auto failed = std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) {
     return exit_code_of(end.wait_status) != 0;

@@ -23,7 +23,8 @@ struct RankEnd {
   Nanos time{};         // on kolorun's clock
   // kolorun had already told this rank to end because of another one's failure.
   bool ended_by_kolorun = false;
-  std::string error;  // it could not be started: why (wait_status holds 126 or 127)
+  bool harmed = false;  // before its end it had said that another rank's end had ended its job
+  std::string error;    // it could not be started: why (wait_status holds 126 or 127)
 };
 
 struct Verdict {
@@ -32,8 +33,8 @@ struct Verdict {
 };
 
 // The first failure in time decides; of failures seen at the same instant a death by signal comes
-// first (exits tend to follow from it), then the lower rank. Ranks that kolorun ended count only
-// when no other failed.
+// first (exits tend to follow from it), then whoever stands first in `ends`. Ranks that had been
+// harmed before, and those that kolorun ended, count only when no other failed.
 Verdict judge(std::vector<RankEnd> ends);
 
 // 128 + signal, or the exit code.

@@ -96,6 +96,10 @@ void put(agent::FromAgent& to, const RelayLeft& left) {
   to.mutable_left()->set_connection(left.connection);
 }
 
+void put(agent::FromAgent& to, const RelayHarmed& harmed) {
+  to.mutable_harmed()->set_connection(harmed.connection);
+}
+
 void put(agent::FromAgent& to, const AgentFailed& failed) {
   to.mutable_failed()->set_text(failed.text);
 }
@@ -202,6 +206,7 @@ Result<FromAgent> decode_from_agent(std::string_view bytes) {
     case agent::FromAgent::kJoin:
       return FromAgent(RelayJoin{from.join().connection(), from.join().join()});
     case agent::FromAgent::kLeft: return FromAgent(RelayLeft{from.left().connection()});
+    case agent::FromAgent::kHarmed: return FromAgent(RelayHarmed{from.harmed().connection()});
     case agent::FromAgent::kFailed: return FromAgent(AgentFailed{from.failed().text()});
     case agent::FromAgent::kDone: return FromAgent(AgentDone{});
     case agent::FromAgent::KIND_NOT_SET: break;

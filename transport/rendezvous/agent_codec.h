@@ -103,6 +103,12 @@ struct RelayLeft {
   bool operator==(const RelayLeft&) const = default;
 };
 
+// The rank of this connection was harmed by another's end (RendezvousClient::tell_harmed()).
+struct RelayHarmed {
+  std::uint64_t connection = 0;
+  bool operator==(const RelayHarmed&) const = default;
+};
+
 struct AgentFailed {
   std::string text;
   bool operator==(const AgentFailed&) const = default;
@@ -113,7 +119,7 @@ struct AgentDone {
 };
 
 using FromAgent = std::variant<AgentHello, RankStarted, RankOutput, RankExited, RelayJoin,
-                               RelayLeft, AgentFailed, AgentDone>;
+                               RelayLeft, RelayHarmed, AgentFailed, AgentDone>;
 
 // Of the library that makes the bytes, for --check-build: "3.21.12".
 [[nodiscard]] std::string protobuf_version();

@@ -1,3 +1,5 @@
+#include <sys/socket.h>
+
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -49,6 +51,15 @@ class Client final : public RendezvousClient {
 
   [[nodiscard]] const PeerTable& table() const override { return table_; }
 
+  void tell_harmed() override {
+    if (!socket_ || std::exchange(told_harmed_, true)) return;
+    out_.clear();
+    sealer_->seal(FrameKind::kMessage, "", out_);
+    // An empty socket takes these few bytes at once; if not, nothing depends on them.
+    static_cast<void>(
+        ::send(socket_->native_handle(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  }
+
  private:
   void finish(Status status) {
     if (!result_) result_ = std::move(status);
@@ -74,8 +85,8 @@ class Client final : public RendezvousClient {
     socket_.emplace(std::move(connection.socket));
     reader_.emplace(connection.session_key, FrameDirection::kFromAcceptor,
                     RendezvousFrontEnd::kMaxAnswerBytes);
-    FrameSealer sealer(connection.session_key, FrameDirection::kFromConnector);
-    sealer.seal(FrameKind::kMessage, join_bytes_, out_);
+    sealer_.emplace(connection.session_key, FrameDirection::kFromConnector);
+    sealer_->seal(FrameKind::kMessage, join_bytes_, out_);
     asio::async_write(*socket_, asio::buffer(out_), [this](const error_code& error, std::size_t) {
       if (error) return gone(error);
       read();
@@ -121,6 +132,8 @@ class Client final : public RendezvousClient {
   std::shared_ptr<ProvingConnector> connector_;
   std::optional<tcp::socket> socket_;  // open for as long as this rank is in the meeting
   std::optional<FrameReader> reader_;
+  std::optional<FrameSealer> sealer_;
+  bool told_harmed_ = false;
   std::optional<Status> result_;
   PeerTable table_;
 };

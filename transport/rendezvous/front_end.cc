@@ -16,7 +16,8 @@ namespace {
 
 using boost::system::error_code;
 
-// A rank whose proof was accepted: one join comes in, one answer goes out, then it stays open.
+// A rank whose proof was accepted: one join comes in, one answer goes out, then it stays open. A
+// second message, which is empty, says that the rank was harmed.
 class Member : public std::enable_shared_from_this<Member> {
  public:
   Member(std::uint64_t id, ProvedConnection connection, MeetingBackend& backend,
@@ -73,9 +74,11 @@ class Member : public std::enable_shared_from_this<Member> {
       auto frame = reader_.next();
       if (!frame) return end();
       if (!frame->has_value()) return read();
-      const bool one_join = (*frame)->kind == FrameKind::kMessage && !joined_;
-      if (one_join) {
+      const bool is_message = (*frame)->kind == FrameKind::kMessage;
+      if (is_message && !joined_) {
         give_join(std::string((*frame)->body));
+      } else if (is_message && (*frame)->body.empty() && !std::exchange(harmed_, true)) {
+        backend_.harmed(id_);
       } else if (claim_.protocol == kProtocolVersion) {
         return end();
       }
@@ -109,6 +112,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::string queued_;
   std::string writing_;
   bool joined_ = false;
+  bool harmed_ = false;
   bool ended_once_ = false;
 };
 

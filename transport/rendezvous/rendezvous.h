@@ -97,6 +97,9 @@ class RendezvousClient {
                                                         const PeerInfo& self, Nanos limit);
   virtual ~RendezvousClient() = default;  // leaves the meeting
   [[nodiscard]] virtual const PeerTable& table() const = 0;
+  // This rank's job has been ended by another rank, so that whatever becomes of it now is not the
+  // cause: for a launcher that looks for the first failure. Never blocks; only the first counts.
+  virtual void tell_harmed() = 0;
 };
 
 }  // namespace kolo::internal

@@ -22,6 +22,7 @@ class Desk : public ::testing::Test {
     desk_.join(0, {connection(rank, round), encode_join(join)});
   }
   void leave(int rank, int round = 0) { desk_.left(0, {connection(rank, round)}); }
+  void harm(int rank, int round = 0) { desk_.harmed(0, {connection(rank, round)}); }
   // Of the answers so far, those to this connection, which are removed.
   std::vector<Status> told(int rank, int round = 0) {
     std::vector<Status> result;
@@ -74,6 +75,18 @@ TEST_F(Desk, ACompleteMeetingIsNotTouchedByAnEnd) {
   leave(0);
   join(0, 1);  // a second round, for which rank 1 did not stay
   expect_lost(told(0, 1), "cannot meet the others again");
+}
+
+TEST_F(Desk, KnowsWhoWasHarmedUntilItJoinsAgain) {
+  join(0);
+  join(1);
+  harm(1);
+  leave(1);
+  EXPECT_TRUE(desk_.is_harmed(1));
+  EXPECT_FALSE(desk_.is_harmed(0));
+  harm(7);  // no such connection
+  join(1, 1);
+  EXPECT_FALSE(desk_.is_harmed(1));
 }
 
 TEST_F(Desk, NobodyIsToldTwice) {

@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 constexpr int exited(int code) { return code << 8; }
 
 RankEnd end(int rank, int status, Nanos time, bool ended_by_kolorun = false) {
-  return {rank, "host", 100 + rank, status, time, ended_by_kolorun, ""};
+  return {rank, "host", 100 + rank, status, time, ended_by_kolorun, false, ""};
 }
 
 TEST(Verdict, SuccessIsZeroAndSilent) {
@@ -34,7 +34,20 @@ TEST(Verdict, FirstInTimeWinsWhateverTheOrderOfArrivalOrRank) {
 
 TEST(Verdict, AtTheSameInstantADeathBySignalIsTheCause) {
   EXPECT_EQ(judge({end(0, exited(1), 1s), end(1, SIGKILL, 1s)}).exit_code, 137);
-  EXPECT_EQ(judge({end(1, exited(4), 1s), end(0, exited(3), 1s)}).exit_code, 3);
+  // Of two exits the agent knows the order.
+  EXPECT_EQ(judge({end(1, exited(4), 1s), end(0, exited(3), 1s)}).exit_code, 4);
+}
+
+TEST(Verdict, WhoWasHarmedIsNotTheCauseHoweverEarlyAndBadItsEnd) {
+  std::vector<RankEnd> ends = {end(0, SIGABRT, 1s), end(1, exited(3), 2s), end(2, exited(1), 1s)};
+  ends[0].harmed = ends[2].harmed = true;
+  const Verdict verdict = judge(ends);
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_THAT(verdict.lines[0], HasSubstr("rank 1 on host (pid 101) failed first"));
+  ends[1] = end(1, exited(0), 2s);  // the one that left them did not fail
+  EXPECT_EQ(judge(ends).exit_code, 128 + SIGABRT);
+  ends[1] = end(1, SIGTERM, 2s, true);
+  EXPECT_EQ(judge(ends).exit_code, 128 + SIGABRT);
 }
 
 TEST(Verdict, RanksEndedByKolorunCountLast) {

@@ -252,9 +252,11 @@ TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
     void join(std::uint64_t connection, std::string bytes) override {
       joined.set_value({connection, std::move(bytes)});
     }
+    void harmed(std::uint64_t connection) override { hurt.set_value(connection); }  // once
     void left(std::uint64_t connection) override { gone.set_value(connection); }
     void alarm() override { rang.set_value(); }
     std::promise<std::pair<std::uint64_t, std::string>> joined;
+    std::promise<std::uint64_t> hurt;
     std::promise<std::uint64_t> gone;
     std::promise<void> rang;
   } relay;
@@ -271,8 +273,13 @@ TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
     const Joined made = client.get();
     ASSERT_TRUE(made.is_ok());
     EXPECT_EQ((*made)->table().peers.size(), 1U);
+    (*made)->tell_harmed();
+    (*made)->tell_harmed();
   }
   EXPECT_EQ(relay.gone.get_future().get(), connection);
+  auto hurt = relay.hurt.get_future();  // before it was gone
+  ASSERT_EQ(hurt.wait_for(0s), std::future_status::ready);
+  EXPECT_EQ(hurt.get(), connection);
   (*front)->set_alarm(1ms);
   EXPECT_EQ(relay.rang.get_future().wait_for(10s), std::future_status::ready);
 }
