@@ -1,5 +1,8 @@
 // Liveness: which linked ranks have been silent for too long. Pure: told what was heard and the
 // time. Sockets tell at once of a rank that dies; this finds the frozen and the cut off.
+//
+// Every rank says something once a beat. So the silence is counted from when the next word was due:
+// who stops at any moment is found between the timeout and one beat later, never before.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +15,8 @@ namespace kolo::internal {
 
 class Liveness {
  public:
-  // `timeout`: silence after which a rank counts as lost. Every rank sends something at least four
-  // times in it.
   Liveness(const std::vector<int>& linked, Nanos timeout, Nanos now)
-      : timeout_(timeout), next_beat_(now) {
+      : timeout_(timeout), beat_(std::min<Nanos>(timeout / 4, 250ms)), next_beat_(now) {
     for (const int rank : linked) heard_[rank] = now;
   }
 
@@ -28,14 +29,14 @@ class Liveness {
   // Whether it is time to say something to everyone linked; then not again for a while.
   bool take_beat(Nanos now) {
     if (now < next_beat_) return false;
-    next_beat_ = now + timeout_ / 4;
+    next_beat_ = now + beat_;
     return true;
   }
-  // Ranks that are silent for longer than the timeout; each is named once.
+  // Ranks that are silent for too long; each is named once.
   std::vector<int> take_silent(Nanos now) {
     std::vector<int> silent;
     for (const auto& [rank, when] : heard_) {
-      if (now - when >= timeout_) silent.push_back(rank);
+      if (now - when >= timeout_ + beat_) silent.push_back(rank);
     }
     for (const int rank : silent) forget(rank);
     return silent;
@@ -49,13 +50,14 @@ class Liveness {
   [[nodiscard]] Nanos next_deadline() const {
     if (heard_.empty()) return kNever;
     Nanos next = next_beat_;
-    for (const auto& [rank, when] : heard_) next = std::min(next, when + timeout_);
+    for (const auto& [rank, when] : heard_) next = std::min(next, when + timeout_ + beat_);
     return next;
   }
   [[nodiscard]] Nanos timeout() const { return timeout_; }
 
  private:
   Nanos timeout_;
+  Nanos beat_;
   Nanos next_beat_;
   std::map<int, Nanos> heard_;
 };
