@@ -2,6 +2,7 @@
 #include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/drop_suite.h"
 #include "tests/conformance/inproc_mesh.h"
 #include "tests/conformance/loss_suite.h"
 #include "tests/conformance/ragged_suite.h"
@@ -32,6 +33,8 @@ INSTANTIATE_TEST_SUITE_P(Inproc, AdasumSuite,
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Inproc, RaggedSuite,
                          testing::Values(over_channels(plain()), over_channels(faulty())),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inproc, DropSuite, testing::Values(plain(), faulty()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

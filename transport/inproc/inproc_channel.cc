@@ -7,39 +7,10 @@
 
 #include "base/check.h"
 #include "transport/inproc/wake_table.h"
+#include "transport/transfer_queue.h"
 
 namespace kolo::internal {
 namespace {
-
-// Transfers in posting order, linked through Transfer::next.
-struct TransferQueue {
-  Transfer* head = nullptr;
-  Transfer* tail = nullptr;
-
-  void push(Transfer& transfer) {
-    transfer.next = nullptr;
-    (tail != nullptr ? tail->next : head) = &transfer;
-    tail = &transfer;
-  }
-  Transfer* pop() {
-    Transfer* first = head;
-    head = first->next;
-    if (head == nullptr) tail = nullptr;
-    return first;
-  }
-  // Takes out the first with this tag; null if there is none.
-  Transfer* take(std::uint64_t tag) {
-    Transfer* before = nullptr;
-    for (Transfer* t = head; t != nullptr; before = t, t = t->next) {
-      if (t->tag != tag) continue;
-      (before != nullptr ? before->next : head) = t->next;
-      if (tail == t) tail = before;
-      return t;
-    }
-    return nullptr;
-  }
-  void clear() { head = tail = nullptr; }
-};
 
 // One end of a channel: what it has posted, what it has seen.
 struct End {
@@ -51,7 +22,8 @@ struct End {
   bool finishing = false;         // finish() was called
   bool end_delivered = false;     // ... and the peer has seen it
   bool gone = false;              // destroyed or killed
-  Status broken;                  // the error of every later advance()
+  DroppedScopes dropped;
+  Status broken;  // the error of every later advance()
   ChannelCounters counters;
 };
 
@@ -118,7 +90,7 @@ class InprocChannel final : public Channel {
   void post_send(Transfer& send) override {
     {
       const std::lock_guard lock(pair_.mutex);
-      KOLO_CHECK(!mine_.finishing);
+      KOLO_CHECK(!mine_.finishing && !mine_.dropped.contains(send.scope));
       send.done = false;
       mine_.sends.push(send);
     }
@@ -127,6 +99,7 @@ class InprocChannel final : public Channel {
 
   void post_receive(Transfer& receive) override {
     const std::lock_guard lock(pair_.mutex);
+    KOLO_CHECK(!mine_.dropped.contains(receive.scope));
     receive.done = false;
     mine_.receives.push(receive);
   }
@@ -162,6 +135,22 @@ class InprocChannel final : public Channel {
     shared_->wakes.wake(peer_);
   }
 
+  void drop(std::uint32_t scope) override {
+    {
+      const std::lock_guard lock(pair_.mutex);
+      complete_sends();
+      const Transfer* head = mine_.sends.first;
+      if (theirs_.receiving != nullptr && head != nullptr && head->scope == scope) {
+        theirs_.receives.push_front(*std::exchange(theirs_.receiving, nullptr));
+      }
+      mine_.sends.drop(scope);
+      mine_.receives.drop(scope);
+      if (mine_.receiving != nullptr && mine_.receiving->scope == scope) mine_.receiving = nullptr;
+      mine_.dropped.add(scope);
+    }
+    shared_->wakes.wake(peer_);
+  }
+
   void finish() override {
     {
       const std::lock_guard lock(pair_.mutex);
@@ -184,7 +173,7 @@ class InprocChannel final : public Channel {
   // All below: with the pair's mutex held.
 
   void complete_sends() {
-    while (mine_.taken.head != nullptr) {
+    while (mine_.taken.first != nullptr) {
       Transfer* send = mine_.taken.pop();
       mine_.counters.bytes_sent += send->bytes;
       ++mine_.counters.messages_sent;
@@ -194,7 +183,7 @@ class InprocChannel final : public Channel {
 
   // The peer's end has arrived once nothing is left in front of it.
   bool note_end() {
-    if (!theirs_.finishing || theirs_.end_delivered || theirs_.sends.head != nullptr) return false;
+    if (!theirs_.finishing || theirs_.end_delivered || theirs_.sends.first != nullptr) return false;
     theirs_.end_delivered = true;
     return true;
   }
@@ -209,7 +198,13 @@ class InprocChannel final : public Channel {
     std::size_t budget = SIZE_MAX;
     if (faults.max_move_bytes > 0) budget = 1 + random_.next() % faults.max_move_bytes;
     bool moved = false;
-    while (mine_.broken.is_ok() && theirs_.sends.head != nullptr && match_head()) {
+    while (mine_.broken.is_ok() && theirs_.sends.first != nullptr) {
+      if (mine_.dropped.contains(theirs_.sends.first->scope)) {
+        theirs_.taken.push(*theirs_.sends.pop());
+        moved = true;
+        continue;
+      }
+      if (!match_head()) break;
       const std::size_t before = budget;
       const bool complete = move_head(budget);
       moved = moved || complete || budget != before;
@@ -219,10 +214,10 @@ class InprocChannel final : public Channel {
       }
     }
     moved = note_end() || moved;
-    if (theirs_.end_delivered && mine_.broken.is_ok() && mine_.receives.head != nullptr) {
+    if (theirs_.end_delivered && mine_.broken.is_ok() && mine_.receives.first != nullptr) {
       mine_.broken = aborted("rank " + std::to_string(peer_) +
                              " took leave while this rank still expected data from it");
-    } else if (theirs_.gone && mine_.broken.is_ok() && mine_.sends.head != nullptr) {
+    } else if (theirs_.gone && mine_.broken.is_ok() && mine_.sends.first != nullptr) {
       mine_.broken = peer_lost("rank " + std::to_string(peer_) + " has left; nothing can be sent");
     }
     return moved;
@@ -231,8 +226,8 @@ class InprocChannel final : public Channel {
   // Finds the receive for the peer's first message, if it has none yet.
   bool match_head() {
     if (mine_.receiving != nullptr) return true;
-    const Transfer& send = *theirs_.sends.head;
-    mine_.receiving = mine_.receives.take(send.tag);
+    const Transfer& send = *theirs_.sends.first;
+    mine_.receiving = mine_.receives.take(send.scope, send.tag);
     if (mine_.receiving == nullptr) return false;
     mine_.moved_bytes = 0;
     if (mine_.receiving->bytes == send.bytes) return true;
@@ -247,7 +242,7 @@ class InprocChannel final : public Channel {
 
   // True when the message is complete.
   bool move_head(std::size_t& budget) {
-    const Transfer& send = *theirs_.sends.head;
+    const Transfer& send = *theirs_.sends.first;
     const std::size_t bytes = std::min(budget, send.bytes - mine_.moved_bytes);
     if (bytes > 0) {
       std::memcpy(mine_.receiving->data + mine_.moved_bytes, send.data + mine_.moved_bytes, bytes);
@@ -264,8 +259,7 @@ class InprocChannel final : public Channel {
 
   void forget_posted() {
     complete_sends();
-    mine_.sends.clear();
-    mine_.receives.clear();
+    mine_.sends = mine_.receives = {};
     mine_.receiving = nullptr;
     theirs_.receiving = nullptr;  // what was flowing was this end's
   }

@@ -16,31 +16,7 @@ constexpr int kWordTag = 2;  // says something about the opposite direction
 
 }  // namespace
 
-// ---- Queue and Flow
-
-void MpiChannel::Queue::push(Transfer& transfer) {
-  transfer.next = nullptr;
-  (last != nullptr ? last->next : first) = &transfer;
-  last = &transfer;
-}
-
-Transfer* MpiChannel::Queue::pop() {
-  Transfer* out = first;
-  first = out->next;
-  if (first == nullptr) last = nullptr;
-  return out;
-}
-
-Transfer* MpiChannel::Queue::take(std::uint64_t tag) {
-  Transfer* before = nullptr;
-  for (Transfer* at = first; at != nullptr; before = at, at = at->next) {
-    if (at->tag != tag) continue;
-    (before != nullptr ? before->next : first) = at->next;
-    if (last == at) last = before;
-    return at;
-  }
-  return nullptr;
-}
+// ---- Flow
 
 MpiChannel::Piece& MpiChannel::Flow::next_piece() {
   Transfer* transfer = queue.first;
@@ -55,6 +31,16 @@ MpiChannel::Piece& MpiChannel::Flow::next_piece() {
     offset = 0;
   }
   return piece;
+}
+
+bool MpiChannel::Flow::has(std::uint32_t scope) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (pieces[(first + i) % kWindow].transfer->scope == scope) return true;
+  }
+  for (const Transfer* at = queue.first; at != nullptr; at = at->next) {
+    if (at->scope == scope) return true;
+  }
+  return false;
 }
 
 // ---- Life
@@ -97,12 +83,13 @@ void MpiChannel::open() {
 }
 
 void MpiChannel::post_send(Transfer& send) {
-  KOLO_CHECK(!finishing_);
+  KOLO_CHECK(!finishing_ && !dropped_.contains(send.scope));
   send.done = false;
   sends_.push(send);
 }
 
 void MpiChannel::post_receive(Transfer& receive) {
+  KOLO_CHECK(!dropped_.contains(receive.scope));
   receive.done = false;
   receives_.push(receive);
 }
@@ -134,9 +121,19 @@ Status MpiChannel::advance() {
 }
 
 void MpiChannel::cancel() {
-  const bool half_way = !sending_.empty() || !filling_.empty();
   sends_ = receives_ = {};
-  if (!half_way) return;
+  if (!sending_.empty() || !filling_.empty()) give_up_pieces();
+}
+
+void MpiChannel::drop(std::uint32_t scope) {
+  dropped_.add(scope);
+  sends_.drop(scope);
+  receives_.drop(scope);
+  if (sending_.has(scope) || filling_.has(scope)) give_up_pieces();
+}
+
+// Pieces carry no name: who takes one out takes the channel down.
+void MpiChannel::give_up_pieces() {
   if (world_->usable()) {
     if (broken_.is_ok()) say(WordKind::kBroken);
     settle_pieces();
@@ -292,8 +289,10 @@ bool MpiChannel::take_header(const std::byte* message, std::size_t bytes) {
 }
 
 bool MpiChannel::take_message(const Header& header, const std::byte* data) {
-  Transfer* receive = receives_.take(header.tag);
-  if (receive == nullptr) return finishing_ && drop_message(header);
+  Transfer* receive = receives_.take(header.scope, header.tag);
+  if (receive == nullptr) {
+    return (finishing_ || dropped_.contains(header.scope)) && drop_message(header);
+  }
   if (receive->bytes != header.bytes) {
     refuse(header, *receive);
     return false;
@@ -309,7 +308,8 @@ bool MpiChannel::take_message(const Header& header, const std::byte* data) {
   return true;
 }
 
-// After this end's leave. The word must not overtake the grants of what came before.
+// After this end's leave, or of a scope that it has dropped. The word must not overtake the grants
+// of what came before.
 bool MpiChannel::drop_message(const Header& header) {
   if (header.bytes <= kInlineBytes) return true;
   if (!filling_.empty() || grants_to_say_ > 0 || !is_free(words_out_, words_out_.next)) {
@@ -349,7 +349,7 @@ void MpiChannel::fill_pieces() {
 void MpiChannel::send_headers() {
   while (broken_.is_ok() && sends_.first != nullptr) {
     Transfer& send = *sends_.first;
-    if (!send_header({HeaderKind::kMessage, send.tag, send.bytes}, send.data)) return;
+    if (!send_header({HeaderKind::kMessage, send.scope, send.tag, send.bytes}, send.data)) return;
     sends_.pop();
     if (send.bytes > kInlineBytes) {
       sending_.queue.push(send);
@@ -423,7 +423,7 @@ void MpiChannel::complete_pieces(Flow& flow, const Done& done) {
 
 void MpiChannel::note_ends() {
   if (finishing_ && !end_sent_ && sends_.first == nullptr && sending_.empty()) {
-    end_sent_ = send_header({HeaderKind::kEnd, 0, 0}, nullptr);
+    end_sent_ = send_header({HeaderKind::kEnd, 0, 0, 0}, nullptr);
   }
   if (end_sent_) {
     for (std::size_t i = 0; i < headers_out_.slots.size(); ++i) is_free(headers_out_, i);

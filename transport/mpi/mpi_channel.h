@@ -2,7 +2,8 @@
 // advance() and, for a moment, in cancel().
 //
 // A direction is three ordered streams, each with an MPI tag of its own:
-//   header   one message per transfer, in the order posted: {tag, bytes} with the bytes behind it
+//   header   one message per transfer, in the order posted: {scope, tag, bytes} with the bytes
+//   behind it
 //            up to kInlineBytes (one copy at each end, one MPI message: the least latency);
 //   payload  of longer transfers: pieces of at most kPieceBytes, straight from and into the posted
 //            memory;
@@ -25,6 +26,7 @@
 #include "base/clock.h"
 #include "transport/channel.h"
 #include "transport/mpi/mpi_world.h"
+#include "transport/transfer_queue.h"
 
 namespace kolo::internal {
 
@@ -50,21 +52,23 @@ class MpiChannel final : public Channel {
   void post_receive(Transfer& receive) override;
   Status advance() override;
   void cancel() override;
+  void drop(std::uint32_t scope) override;
   void finish() override;
   [[nodiscard]] bool finished() const override;
   [[nodiscard]] bool peer_finished() const override { return peer_finished_; }
   [[nodiscard]] const ChannelCounters& counters() const override { return counters_; }
 
  private:
-  enum class HeaderKind : std::uint64_t { kMessage = 1, kEnd = 2 };
+  enum class HeaderKind : std::uint32_t { kMessage = 1, kEnd = 2 };
   struct Header {
     HeaderKind kind;
+    std::uint32_t scope;
     std::uint64_t tag;
     std::uint64_t bytes;
   };
   enum class WordKind : std::uint64_t {
     kGrant = 1,    // the receive of the next piece is posted
-    kDrop = 2,     // the next long transfer is not wanted: its receiver has taken leave
+    kDrop = 2,     // the next long transfer is not wanted: its receiver has left or dropped it
     kLost = 3,     // closed abruptly
     kBroken = 4,   // cancelled in the middle of a message
     kRefused = 5,  // a message of another length than expected
@@ -73,13 +77,6 @@ class MpiChannel final : public Channel {
   // Words travel beside the messages and may overtake them: with the kind goes how many messages
   // this end has sent.
   static constexpr int kKindBits = 8;
-  struct Queue {
-    Transfer* first = nullptr;
-    Transfer* last = nullptr;
-    void push(Transfer& transfer);
-    Transfer* pop();
-    Transfer* take(std::uint64_t tag);
-  };
   static constexpr std::size_t kSlotBytes = sizeof(Header) + kInlineBytes;
   // A small message of kolo's own memory, on its way.
   struct Slot {
@@ -103,12 +100,13 @@ class MpiChannel final : public Channel {
   // Long transfers of one direction, oldest first: pieces under way, then what is not yet posted.
   struct Flow {
     static constexpr std::size_t kWindow = 8;
-    Queue queue;
+    TransferQueue queue;
     std::size_t offset = 0;  // of the first in queue
     std::array<Piece, kWindow> pieces{};
     std::size_t first = 0;
     std::size_t count = 0;
-    [[nodiscard]] bool empty() const { return queue.first == nullptr && count == 0; }
+    [[nodiscard]] bool empty() const { return queue.empty() && count == 0; }
+    [[nodiscard]] bool has(std::uint32_t scope) const;
     // The next piece, taken out of the queue; only if has_room() and the queue is not empty.
     Piece& next_piece();
     [[nodiscard]] bool has_room() const { return count < kWindow; }
@@ -146,6 +144,7 @@ class MpiChannel final : public Channel {
   template <std::size_t kCount>
   void give_up(Slots<kCount>& slots, bool cancel);
   void settle_pieces();
+  void give_up_pieces();
   void receive_aside(std::size_t bytes);
 
   const std::shared_ptr<MpiWorld> world_;
@@ -158,8 +157,8 @@ class MpiChannel final : public Channel {
   Slots<2> words_in_;
   std::array<std::size_t, 2> header_bytes_{};  // of those that have arrived
 
-  Queue sends_;                    // whose header has not left
-  Queue receives_;                 // without a message so far
+  TransferQueue sends_;            // whose header has not left
+  TransferQueue receives_;         // without a message so far
   Flow sending_;                   // long ones, header sent
   Flow filling_;                   // long ones, header seen
   std::size_t grants_ = 0;         // pieces that the peer has receives for
@@ -169,6 +168,7 @@ class MpiChannel final : public Channel {
   bool end_sent_ = false;
   bool peer_finished_ = false;
   bool peer_left_ = false;
+  DroppedScopes dropped_;
   Status gone_;                   // what the peer's last word said; it counts ...
   std::uint64_t gone_after_ = 0;  // ... when so many messages have arrived, ...
   Nanos gone_from_{};             // ... from then on

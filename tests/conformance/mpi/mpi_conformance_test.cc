@@ -3,6 +3,7 @@
 #include "tests/conformance/adasum_suite.h"
 #include "tests/conformance/channel_suite.h"
 #include "tests/conformance/collectives_suite.h"
+#include "tests/conformance/drop_suite.h"
 #include "tests/conformance/loss_suite.h"
 #include "tests/conformance/ragged_suite.h"
 #include "transport/mpi/mpi_channel.h"
@@ -35,7 +36,7 @@ Mesh make_mesh(int size, std::uint64_t) {
   return mesh;
 }
 
-const Road kRoad{"Self", make_mesh, /*sampled=*/true};
+const Road kRoad{"Self", make_mesh, /*sampled=*/true, MpiChannel::kInlineBytes};
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ChannelSuite, testing::Values(kRoad),
                          [](const auto& test) { return test.param.name; });
@@ -46,6 +47,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, LossSuite, testing::Values(over_channels(kRoad)),
 INSTANTIATE_TEST_SUITE_P(Mpi, AdasumSuite, testing::Values(over_channels(kRoad)),
                          [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Mpi, RaggedSuite, testing::Values(over_channels(kRoad)),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Mpi, DropSuite, testing::Values(kRoad),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

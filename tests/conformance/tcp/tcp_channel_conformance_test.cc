@@ -1,5 +1,5 @@
 // The TCP road under the suite of Channel: real connections over loopback, all ranks in one thread.
-#include "tests/conformance/channel_suite.h"
+#include "tests/conformance/drop_suite.h"
 #include "tests/unit/transport/loopback.h"
 
 namespace kolo::internal {
@@ -30,6 +30,8 @@ Road tcp_road(std::string name, std::size_t stream) {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, ChannelSuite,
                          testing::Values(tcp_road("first_stream", 0), tcp_road("second_stream", 1)),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tcp, DropSuite, testing::Values(tcp_road("first_stream", 0)),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -46,6 +46,7 @@ class Recorder final : public Channel {
     return Status::ok();
   }
   void cancel() override { posted_.clear(); }
+  void drop(std::uint32_t) override { posted_.clear(); }
   void finish() override {}
   [[nodiscard]] bool finished() const override { return true; }
   [[nodiscard]] bool peer_finished() const override { return true; }

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Transfer transfer(std::uint64_t tag, void* data, std::size_t bytes) {
-  return {tag, static_cast<std::byte*>(data), bytes, false, nullptr};
+  return {.tag = tag, .data = static_cast<std::byte*>(data), .bytes = bytes};
 }
 
 // A channel at one end, a plain socket at the other.
@@ -37,8 +37,8 @@ struct Rig {
     ASSERT_EQ(::send(far.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
   }
   void write_header(std::uint64_t tag, std::uint64_t bytes) const {
-    const std::uint64_t header[2] = {tag, bytes};
-    write(header, sizeof header);
+    const SegmentHeader header{.tag = tag, .bytes = bytes};
+    write(&header, sizeof header);
   }
   Poller poller = std::move(*Poller::create());
   UniqueFd far;
@@ -80,26 +80,56 @@ TEST(TcpChannel, MalformedStreamsAreInternalErrors) {
     EXPECT_FALSE(receive.done);
     EXPECT_EQ(in, 7U);
   }
-  Rig rig;
-  rig.write_header(0, UINT64_MAX);
-  rig.write_header(1, 8);
-  const Status status = rig.channel->advance();
-  EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_THAT(status.text(), HasSubstr("after its end"));
+  const auto error_after = [](std::initializer_list<SegmentHeader> headers) {
+    Rig rig;
+    std::vector<std::byte> in(2 * kSegmentBytes);
+    Transfer receive = transfer(1, in.data(), in.size());
+    rig.channel->post_receive(receive);
+    const std::vector<std::byte> payload(kSegmentBytes);
+    for (const SegmentHeader& header : headers) {
+      rig.write(&header, sizeof header);
+      std::size_t left = header.kind == SegmentKind::kMessage ? payload_bytes(header) : 0;
+      while (left > 0) {
+        const ssize_t n = ::send(rig.far.get(), payload.data(), left, MSG_NOSIGNAL);
+        if (n > 0) left -= static_cast<std::size_t>(n);
+        if (!rig.channel->advance().is_ok()) break;  // takes no more
+      }
+    }
+    const Status status = rig.channel->advance();
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
+    EXPECT_FALSE(receive.done);
+    return status.text();
+  };
+  const SegmentHeader end{.kind = SegmentKind::kEnd};
+  const SegmentHeader abandoned{.kind = SegmentKind::kAbandoned};
+  const SegmentHeader first{.tag = 1, .bytes = 2 * kSegmentBytes};
+  EXPECT_THAT(error_after({end, first}), HasSubstr("after its end"));
+  for (const SegmentHeader& other :
+       {SegmentHeader{.tag = 2, .bytes = first.bytes, .offset = kSegmentBytes},
+        SegmentHeader{.tag = 1, .bytes = first.bytes + 1, .offset = kSegmentBytes},
+        SegmentHeader{.tag = 1, .bytes = first.bytes, .offset = 7},
+        SegmentHeader{.tag = 1, .bytes = first.bytes, .offset = kSegmentBytes, .scope = 3}}) {
+    EXPECT_THAT(error_after({first, other}), HasSubstr("does not continue"));
+  }
+  EXPECT_THAT(error_after({{.tag = 1, .bytes = 8, .offset = 4}}), HasSubstr("does not continue"));
+  for (const SegmentHeader& word : {abandoned, SegmentHeader{.kind = SegmentKind{77}}}) {
+    EXPECT_THAT(error_after({word}), HasSubstr("none of kolo's"));
+  }
+  EXPECT_THAT(error_after({first, end}), HasSubstr("none of kolo's"));
 }
 
 TEST(TcpChannel, EveryCutOfAStreamGivesTheSameMessages) {
   std::string stream;
   const auto append = [&](std::uint64_t tag, const std::string& body) {
-    const std::uint64_t header[2] = {tag, body.size()};
-    stream.append(reinterpret_cast<const char*>(header), sizeof header);
+    const SegmentHeader header{.tag = tag, .bytes = body.size()};
+    stream.append(reinterpret_cast<const char*>(&header), sizeof header);
     stream += body;
   };
   append(1, "first");
   append(2, "");
   append(3, std::string(20000, 'z'));
   append(4, "last");
-  for (const std::size_t step : {std::size_t{1}, std::size_t{15}, std::size_t{17}, stream.size()}) {
+  for (const std::size_t step : {std::size_t{1}, std::size_t{31}, std::size_t{33}, stream.size()}) {
     Rig rig;
     std::string bodies[4] = {std::string(5, ' '), "", std::string(20000, ' '), std::string(4, ' ')};
     Transfer receives[4];

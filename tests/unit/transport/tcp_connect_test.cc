@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Transfer transfer(std::uint64_t tag, void* data, std::size_t bytes) {
-  return {tag, static_cast<std::byte*>(data), bytes, false, nullptr};
+  return {.tag = tag, .data = static_cast<std::byte*>(data), .bytes = bytes};
 }
 
 class TcpConnect : public ::testing::TestWithParam<int> {};
