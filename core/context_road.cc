@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "transport/inproc/inproc_control.h"
 #include "transport/mpi/mpi_fabric.h"
 #include "transport/pmi/pmi_meeting.h"
+#include "transport/secret_file.h"
 #include "transport/tcp/tcp_fabric.h"
 
 namespace kolo::internal {
@@ -67,14 +67,9 @@ std::string host_name(const Config& config) {
 Result<JobIdentity> identity_of(const Config& config) {
   JobIdentity identity{config.text("job"), config.text("secret")};
   if (identity.secret.empty() && config.is_set("secret_file")) {
-    std::ifstream file(config.text("secret_file"));
-    std::getline(file, identity.secret);
-    if (!file && identity.secret.empty()) {
-      return invalid_argument("secret_file: cannot read a secret from '" +
-                              config.text("secret_file") +
-                              "'. Write one line of at least 16 "
-                              "random characters there, the same for every rank");
-    }
+    Result<std::string> secret = read_secret_file(config.text("secret_file"));
+    if (!secret) return secret.status();
+    identity.secret = *std::move(secret);
   }
   if (identity.secret.size() < kMinSecretBytes) {
     return invalid_argument(
@@ -185,7 +180,8 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
                             " on rank 0; set KOLO_TRANSPORT alike for all ranks");
   }
   const int streams = static_cast<int>(config.integer("streams"));
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit};
+  const Nanos silence = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, silence};
   auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);

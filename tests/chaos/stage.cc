@@ -48,6 +48,8 @@ bool await_moment(const Plan& plan, Board& board) {
   return false;
 }
 
+std::string address_of(int host) { return "10.77.0." + std::to_string(host + 1); }
+
 void must_run(const std::vector<std::string>& arguments) {
   const test::Outcome outcome = test::run(arguments);
   if (outcome.exit_code == 0) return;
@@ -103,8 +105,7 @@ void Stage::add_identity(const Plan& plan, int rank, RunOptions& options) const 
   int first = 0;
   while (plan.host_of(first) != host) ++first;
   const auto address = [&](int of) {
-    return hosts_ != nullptr && plan.hosts > 1 ? "10.77.0." + std::to_string(of + 1)
-                                               : std::string("127.0.0.1");
+    return hosts_ != nullptr && plan.hosts > 1 ? address_of(of) : "127.0.0.1";
   };
   const int port = kFirstPort + (::getpid() + trials_) % 10'000;
   auto& environment = options.environment;
@@ -156,13 +157,18 @@ void Stage::change_wire(const Plan& plan, bool broken) const {
               broken ? "down" : "up"});
     return;
   }
-  std::vector<std::string> words = enter(host);
+  // Where it arrives: what is dropped where it is sent counts as a full queue, and not as lost.
   const std::string rules =
-      broken ? "add table inet chaos; add chain inet chaos out { type filter hook output priority "
-               "0; policy accept; }; add rule inet chaos out oifname eth0 drop"
+      broken ? "add table inet chaos; add chain inet chaos into { type filter hook input priority "
+               "0; policy accept; }; add rule inet chaos into ip saddr " +
+                   address_of(host) + " drop"
              : "delete table inet chaos";
-  words.insert(words.end(), {"/usr/sbin/nft", rules});
-  must_run(words);
+  for (int other = 0; other < plan.hosts; ++other) {
+    if (other == host) continue;
+    std::vector<std::string> words = enter(other);
+    words.insert(words.end(), {"/usr/sbin/nft", rules});
+    must_run(words);
+  }
 }
 
 bool Stage::strike(const Plan& plan, Board& board) const {
@@ -232,6 +238,7 @@ Observed Stage::perform(const Plan& plan) {
   if (plan.fault == Fault::kKill && victim.phase == Phase::kDone) {
     observed.plan.fault = Fault::kNone;
     observed.struck = true;
+    observed.exit_codes.clear();  // it may have been killed between that word and its end
   }
   return observed;
 }

@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* kNoLeave =
     " without taking leave (kolo_shutdown); see the output of that rank for the cause";
+constexpr const char* kUnconfirmed =
+    "it confirms nothing that is sent to it: cut off from the network, at least in one direction";
 
 using boost::system::error_code;
 
@@ -18,6 +20,15 @@ constexpr std::size_t kCompactBytes = std::size_t{1} << 20;  // of a queue that 
 FrameDirection opposite(FrameDirection direction) {
   return direction == FrameDirection::kFromConnector ? FrameDirection::kFromAcceptor
                                                      : FrameDirection::kFromConnector;
+}
+
+std::string why_broken(const error_code& error) {
+  // The latter two: what the system knows better about why nothing is confirmed.
+  if (error == asio::error::timed_out || error == asio::error::host_unreachable ||
+      error == asio::error::network_unreachable) {
+    return kUnconfirmed;
+  }
+  return "its connection broke (" + error.message() + ")" + kNoLeave;
 }
 
 bool not_now(const error_code& error) {
@@ -103,7 +114,7 @@ void TcpControl::flush(Peer& peer) {
       return;
     }
     if (error == asio::error::interrupted) continue;
-    if (error) return lose(peer, "sending failed: " + error.message());
+    if (error) return lose(peer, why_broken(error));
     peer.queue_begin += sent;
   }
   peer.queue.clear();
@@ -121,7 +132,7 @@ void TcpControl::receive(Peer& peer) {
     if (error == asio::error::interrupted) continue;
     if (error == asio::error::eof)
       return lose(peer, std::string("its connection ended") + kNoLeave);
-    if (error) return lose(peer, "its connection broke (" + error.message() + ")" + kNoLeave);
+    if (error) return lose(peer, why_broken(error));
     peer.reader.commit(bytes);
     take_frames(peer);
   }

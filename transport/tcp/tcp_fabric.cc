@@ -1,10 +1,15 @@
 #include "transport/tcp/tcp_fabric.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "transport/net/proved.h"
 #include "transport/tcp/links.h"
 #include "transport/tcp/tcp_channel.h"
@@ -26,6 +31,13 @@ class Listener final : public TcpListener {
   std::vector<std::string> endpoints_;
 };
 
+// TCP counts from its first retransmission, which comes 200 ms after the sending, or later.
+void limit_silence(int fd, Nanos limit) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - 200ms).count();
+  const auto value = static_cast<unsigned>(std::max<std::int64_t>(left, 0));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
+}
+
 // The making of one mesh: the higher rank of a pair connects, the lower one accepts. One thread.
 class Mesh {
  public:
@@ -43,7 +55,8 @@ class Mesh {
       acceptors_.push_back(std::make_unique<ProvingAcceptor>(
           io_, std::move(socket), ProvingAcceptor::Limits{},
           [this] { return accepting_handshake(); },
-          [this](ProvedConnection connection) { admit(std::move(connection)); }));
+          [this](ProvedConnection connection) { admit(std::move(connection)); },
+          [](const std::string& line) { Logger().warning(line); }));
       acceptors_.back()->start();
     }
     for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -54,10 +67,10 @@ class Mesh {
     return missing_ == 0 ? Status::ok() : too_late(limit);
   }
 
-  Result<Fabric> take_fabric(int streams, Poller& poller) {
+  Result<Fabric> take_fabric(const TcpOptions& options, Poller& poller) {
     Fabric fabric;
     fabric.table = table_;
-    fabric.channels.resize(static_cast<std::size_t>(streams));
+    fabric.channels.resize(static_cast<std::size_t>(options.streams));
     for (auto& stream : fabric.channels) stream.resize(table_.peers.size());
     auto control = std::make_unique<TcpControl>(poller);
     for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -67,6 +80,7 @@ class Mesh {
       UniqueFd fd(made.socket.release(error));
       if (error) return resource_error("cannot take over a connection: " + error.message());
       if (link.role == HandshakeRole::kControl) {
+        limit_silence(fd.get(), options.peer_timeout);
         KOLO_RETURN_IF_ERROR(control->add(link.peer, name_of(link.peer), std::move(fd),
                                           made.session_key, made.outward));
         continue;
@@ -220,7 +234,7 @@ Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
     Mesh mesh(identity, table, self, options);
     KOLO_RETURN_IF_ERROR(
         mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout));
-    return mesh.take_fabric(options.streams, poller);
+    return mesh.take_fabric(options, poller);
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +
                           "; raise the limit of open files (ulimit -n)");
