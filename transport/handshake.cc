@@ -159,6 +159,11 @@ std::size_t Handshake::wanted() const {
   return 0;
 }
 
+bool Handshake::can_begin_with(std::span<const std::byte> bytes) const {
+  if (step_ != Step::kHello && step_ != Step::kChallenge) return true;
+  return std::memcmp(bytes.data(), &kMagic, std::min(bytes.size(), sizeof kMagic)) == 0;
+}
+
 Status Handshake::fail(Status status) {
   step_ = Step::kFailed;
   return status;

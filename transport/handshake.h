@@ -66,12 +66,16 @@ class Handshake {
 
   [[nodiscard]] std::string take_output();
   [[nodiscard]] std::size_t wanted() const;  // 0 when done or failed
+  // What has come so far of the wanted bytes can still become a handshake's.
+  [[nodiscard]] bool can_begin_with(std::span<const std::byte> bytes) const;
   // Errors: INVALID_ARGUMENT (other protocol, naming both; other job; wrong secret; refused rank,
   // generation, stream or role), INTERNAL (not a kolo handshake at all).
   Status feed(std::span<const std::byte> bytes);
 
   [[nodiscard]] bool done() const { return step_ == Step::kDone; }
   [[nodiscard]] bool is_connector() const { return connector_; }
+  // An acceptor has heard a Hello that fits its job.
+  [[nodiscard]] bool introduced() const { return step_ == Step::kProof || step_ == Step::kDone; }
   // Once done:
   [[nodiscard]] const HandshakeClaim& peer() const { return claim_; }
   [[nodiscard]] const Digest& session_key() const { return session_key_; }

@@ -1,7 +1,6 @@
 #include "transport/net/proved.h"
 
 #include <algorithm>
-#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -30,14 +29,25 @@ void ProofSession::write() {
 
 void ProofSession::read() {
   if (!failure_.is_ok() || handshake_.done()) return finish(failure_);
+  KOLO_CHECK(handshake_.wanted() > 0 && handshake_.wanted() <= in_.size());
+  read_rest(0);
+}
+
+// Looks at every piece: who speaks something else is not waited for.
+void ProofSession::read_rest(std::size_t begun) {
   const std::size_t wanted = handshake_.wanted();
-  KOLO_CHECK(wanted > 0 && wanted <= in_.size());
-  asio::async_read(socket_, asio::buffer(in_, wanted),
-                   [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                     if (error) return self->finish(peer_lost(error.message()));
-                     self->failure_ = self->handshake_.feed(std::span(self->in_).first(bytes));
-                     self->write();
-                   });
+  socket_.async_read_some(
+      asio::buffer(in_.data() + begun, wanted - begun),
+      [self = shared_from_this(), begun, wanted](const error_code& error, std::size_t bytes) {
+        if (error) return self->finish(peer_lost(error.message()));
+        const auto have = std::span(self->in_).first(begun + bytes);
+        if (!self->handshake_.can_begin_with(have)) {
+          return self->finish({StatusCode::kInternal, "it does not speak kolo's handshake"});
+        }
+        if (have.size() < wanted) return self->read_rest(have.size());
+        self->failure_ = self->handshake_.feed(have);
+        self->write();
+      });
 }
 
 void ProofSession::finish(Status status) {
@@ -55,37 +65,59 @@ void ProofSession::finish(Status status) {
 
 // ---- ProvingAcceptor
 
+namespace {
+
+constexpr int kAcceptsAtOnce = 64;
+
+std::string address_of(const tcp::socket& socket) {
+  error_code error;
+  const tcp::endpoint peer = socket.remote_endpoint(error);
+  return error ? "an unknown address" : peer.address().to_string();
+}
+
+}  // namespace
+
 struct ProvingAcceptor::Stranger {
   explicit Stranger(asio::io_context& io) : deadline(io) {}
   std::shared_ptr<ProofSession> session;
   asio::steady_timer deadline;
+  std::chrono::steady_clock::time_point came;
+  std::string address;
+  bool late = false;
 };
 
 ProvingAcceptor::ProvingAcceptor(asio::io_context& io, Listening listening, Limits limits,
-                                 MakeHandshake make, Admitted admitted)
+                                 MakeHandshake make, Admitted admitted, Warn warn)
     : io_(io),
       endpoint_(listening.endpoint),
       acceptor_(io, listening.endpoint.protocol(), listening.fd.release()),
       pause_(io),
+      refusals_timer_(io),
       limits_(limits),
       make_(std::move(make)),
-      admitted_(std::move(admitted)) {}
+      admitted_(std::move(admitted)),
+      warn_(std::move(warn)) {}
+
+ProvingAcceptor::~ProvingAcceptor() {
+  for (const std::string& line : refusals_.take_last()) warn_(line);
+}
 
 void ProvingAcceptor::wait() {
   acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-    if (!error) accept_all();
+    if (!error) accept_some();
   });
 }
 
-void ProvingAcceptor::accept_all() {
-  while (true) {
+// Not all at once: those who are here already must get on.
+void ProvingAcceptor::accept_some() {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     tcp::socket socket(io_);
     const error_code error = accept_socket(acceptor_.native_handle(), endpoint_.protocol(), socket);
     if (!error) {
       prove(std::move(socket));
       continue;
     }
-    if (error == asio::error::would_block || error == asio::error::try_again) return wait();
+    if (error == asio::error::would_block || error == asio::error::try_again) break;
     if (error == asio::error::connection_aborted || error == asio::error::interrupted) continue;
     // Out of descriptors, most likely: strangers' deadlines will free some.
     pause_.expires_after(50ms);
@@ -94,31 +126,68 @@ void ProvingAcceptor::accept_all() {
     });
     return;
   }
+  wait();
+}
+
+void ProvingAcceptor::make_room() {
+  auto out = std::find_if(strangers_.begin(), strangers_.end(),
+                          [](const auto& stranger) { return !stranger->session->introduced(); });
+  if (out == strangers_.end()) out = strangers_.begin();
+  const std::shared_ptr<Stranger> stranger = *out;
+  strangers_.erase(out);
+  note_refusal(*stranger, "pushed out by others before its proof");
+  stranger->session->cancel();
 }
 
 void ProvingAcceptor::prove(tcp::socket socket) {
-  if (strangers_.size() >= limits_.max_unproved) {
-    strangers_.front()->session->cancel();
-    strangers_.front()->deadline.cancel();
-    strangers_.pop_front();
-  }
+  if (strangers_.size() >= limits_.max_unproved) make_room();
   const auto stranger = std::make_shared<Stranger>(io_);
   const std::weak_ptr<Stranger> weak = stranger;
+  stranger->came = std::chrono::steady_clock::now();
+  stranger->address = address_of(socket);
   stranger->session = std::make_shared<ProofSession>(
       std::move(socket), make_(),
       [this, weak](const Status& status, std::optional<ProvedConnection> connection) {
-        if (const auto gone = weak.lock()) {
-          gone->deadline.cancel();
-          strangers_.remove(gone);
-        }
+        if (const auto gone = weak.lock()) ended(gone, status);
         if (status.is_ok()) admitted_(std::move(*connection));
       });
   strangers_.push_back(stranger);
-  stranger->deadline.expires_after(limits_.proof);
-  stranger->deadline.async_wait([session = stranger->session](const error_code& cancelled) {
-    if (!cancelled) session->cancel();
-  });
+  limit(stranger);
   stranger->session->start();
+}
+
+void ProvingAcceptor::limit(const std::shared_ptr<Stranger>& stranger) {
+  const bool introduced = stranger->session->introduced();
+  stranger->deadline.expires_at(stranger->came +
+                                (introduced ? limits_.proof : limits_.introduction));
+  stranger->deadline.async_wait(
+      [this, introduced, weak = std::weak_ptr(stranger)](const error_code& cancelled) {
+        const auto late = weak.lock();
+        if (cancelled || !late) return;
+        if (!introduced && late->session->introduced()) return limit(late);
+        late->late = true;
+        late->session->cancel();
+      });
+}
+
+void ProvingAcceptor::ended(const std::shared_ptr<Stranger>& stranger, const Status& status) {
+  stranger->deadline.cancel();
+  strangers_.remove(stranger);
+  if (!status) note_refusal(*stranger, stranger->late ? "no proof in time" : status.text());
+}
+
+void ProvingAcceptor::note_refusal(const Stranger& stranger, const std::string& reason) {
+  if (refusals_.empty()) say_refusals();
+  refusals_.note(stranger.address, reason, SteadyClock().now());
+}
+
+void ProvingAcceptor::say_refusals() {
+  refusals_timer_.expires_after(RefusalLog::kFirst);
+  refusals_timer_.async_wait([this](const error_code& cancelled) {
+    if (cancelled) return;
+    for (const std::string& line : refusals_.take(SteadyClock().now())) warn_(line);
+    if (!refusals_.empty()) say_refusals();
+  });
 }
 
 // ---- ProvingConnector

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
+#include "transport/net/refusals.h"
 #include "transport/net/socket.h"
 #include "transport/rendezvous/rendezvous.h"
 
@@ -39,10 +40,12 @@ class ProofSession : public std::enable_shared_from_this<ProofSession> {
       : socket_(std::move(socket)), handshake_(std::move(handshake)), done_(std::move(done)) {}
   void start() { write(); }
   void cancel();  // `done` follows
+  [[nodiscard]] bool introduced() const { return handshake_.introduced(); }
 
  private:
   void write();
   void read();
+  void read_rest(std::size_t begun);
   void finish(Status status);
 
   tcp::socket socket_;
@@ -53,35 +56,48 @@ class ProofSession : public std::enable_shared_from_this<ProofSession> {
   std::array<std::byte, 128> in_{};
 };
 
-// Accepts on one listening descriptor; at most `max_unproved` strangers at a time, each for
-// `limit`; the oldest makes room for the next.
+// Accepts on one listening descriptor; at most `max_unproved` strangers at a time. The oldest makes
+// room for the next, but rather one who has not introduced himself, so that a flood keeps no rank
+// out.
 class ProvingAcceptor {
  public:
   struct Limits {
     std::size_t max_unproved = 128;
-    Nanos proof = 2s;
+    Nanos introduction = 800ms;  // for the Hello
+    Nanos proof = 2s;            // for all of it
   };
+  // One line on strangers who were refused; see RefusalLog.
+  using Warn = std::function<void(const std::string&)>;
   using MakeHandshake = std::function<Handshake()>;
   using Admitted = std::function<void(ProvedConnection)>;
 
   ProvingAcceptor(asio::io_context& io, Listening listening, Limits limits, MakeHandshake make,
-                  Admitted admitted);
+                  Admitted admitted, Warn warn);
+  ~ProvingAcceptor();
   void start() { wait(); }
   [[nodiscard]] const tcp::endpoint& endpoint() const { return endpoint_; }
 
  private:
   struct Stranger;
   void wait();
-  void accept_all();
+  void accept_some();
   void prove(tcp::socket socket);
+  void ended(const std::shared_ptr<Stranger>& stranger, const Status& status);
+  void limit(const std::shared_ptr<Stranger>& stranger);
+  void make_room();
+  void note_refusal(const Stranger& stranger, const std::string& reason);
+  void say_refusals();
 
   asio::io_context& io_;
   tcp::endpoint endpoint_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
+  asio::steady_timer refusals_timer_;
   Limits limits_;
   MakeHandshake make_;
   Admitted admitted_;
+  Warn warn_;
+  RefusalLog refusals_;
   std::list<std::shared_ptr<Stranger>> strangers_;  // oldest first
 };
 

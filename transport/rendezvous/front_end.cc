@@ -122,9 +122,10 @@ class FrontEnd final : public RendezvousFrontEnd {
       : identity_(std::move(identity)),
         backend_(backend),
         acceptor_(
-            io_, std::move(listening), {kMaxUnproved, kProofLimit},
+            io_, std::move(listening), ProvingAcceptor::Limits{},
             [this] { return make_handshake(); },
-            [this](ProvedConnection connection) { admit(std::move(connection)); }),
+            [this](ProvedConnection connection) { admit(std::move(connection)); },
+            [this](const std::string& line) { backend_.warn(line); }),
         alarm_(io_),
         endpoint_(to_text(acceptor_.endpoint())) {
     acceptor_.start();
@@ -132,7 +133,9 @@ class FrontEnd final : public RendezvousFrontEnd {
   }
 
   ~FrontEnd() override {
-    io_.stop();
+    // After the answers that were delivered before: nobody is left without the word of a server
+    // that ends with its own rank.
+    asio::post(io_, [this] { io_.stop(); });
     thread_.join();
   }
 

@@ -3,8 +3,7 @@
 //
 // kolorun's agents put a relay behind it (the Meeting is then in kolorun itself); RendezvousServer
 // puts a Meeting behind it. One thread of its own serves everything and makes every call to the
-// backend. At most kMaxUnproved connections may stand before their proof, each for kProofLimit:
-// the oldest makes room for the next, so that idle strangers never keep a rank out.
+// backend. Strangers are few and short, see ProvingAcceptor: they never keep a rank out.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "transport/rendezvous/rendezvous.h"
 
@@ -29,12 +29,12 @@ class MeetingBackend {
   virtual void left(std::uint64_t connection) = 0;
   // The time set by set_alarm() has passed.
   virtual void alarm() {}
+  // One line on strangers who were refused; also while the front end ends.
+  virtual void warn(const std::string& line) { Logger().warning(line); }
 };
 
 class RendezvousFrontEnd {
  public:
-  static constexpr std::size_t kMaxUnproved = 128;
-  static constexpr Nanos kProofLimit = 2s;
   static constexpr std::size_t kMaxJoinBytes = std::size_t{256} << 10;
   static constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20;
 

@@ -9,7 +9,9 @@
 
 #include "base/unique_fd.h"
 #include "tests/unit/transport/loopback.h"
+#include "transport/handshake.h"
 #include "transport/net/address.h"
+#include "transport/net/refusals.h"
 #include "transport/rendezvous/codec.h"
 #include "transport/rendezvous/front_end.h"
 
@@ -157,7 +159,7 @@ TEST(Rendezvous, WrongSecretOtherJobOtherSizeAreRefusedAtOnce) {
   EXPECT_LT(now() - start, 5s);
 }
 
-TEST(Rendezvous, OtherProtocolFailsBothSoonNamingBoth) {
+TEST(Rendezvous, S27OtherProtocolFailsBothSoonNamingBoth) {
   const auto server = serve(2);
   const Nanos start = now();
   auto zero = join_later(server->endpoint(), 0, 2);
@@ -210,11 +212,29 @@ TEST(Rendezvous, StrangersAreClosedAndDoNoHarm) {
   for (const UniqueFd& stranger : strangers) EXPECT_TRUE(closed_within(stranger, 1000));
 
   const UniqueFd silent = knock(server->endpoint());
+  const UniqueFd brief = knock(server->endpoint());
+  ::send(brief.get(), "SSH", 3, MSG_NOSIGNAL);
+  EXPECT_TRUE(closed_within(brief, 500)) << "three bytes show that it is no rank";
+  const UniqueFd begun = knock(server->endpoint());
+  ::send(begun.get(), "KOLO", 4, MSG_NOSIGNAL);
   auto zero = join_later(server->endpoint(), 0, 2);
   auto one = join_later(server->endpoint(), 1, 2);
   EXPECT_TRUE(zero.get().is_ok());
   EXPECT_TRUE(one.get().is_ok());
-  EXPECT_TRUE(closed_within(silent, 4000));
+  EXPECT_TRUE(closed_within(silent, 1500));
+  EXPECT_TRUE(closed_within(begun, 1500));
+}
+
+TEST(Rendezvous, AProofThatStopsHalfWayIsNotWaitedForLong) {
+  const auto server = serve(2);
+  const UniqueFd stranger = knock(server->endpoint());
+  Handshake hello = Handshake::connector(
+      "test job", "not the secret, but long enough",
+      {kProtocolVersion, HandshakeRole::kRendezvous, 0, 1, -1, 0}, random_digest());
+  const std::string out = hello.take_output();
+  ::send(stranger.get(), out.data(), out.size(), MSG_NOSIGNAL);
+  EXPECT_FALSE(closed_within(stranger, 1200)) << "a rank may take this long";
+  EXPECT_TRUE(closed_within(stranger, 2000));
 }
 
 TEST(Rendezvous, HundredsOfIdleStrangersKeepNobodyOut) {
@@ -228,6 +248,58 @@ TEST(Rendezvous, HundredsOfIdleStrangersKeepNobodyOut) {
   EXPECT_TRUE(zero.get().is_ok());
   EXPECT_TRUE(one.get().is_ok());
   EXPECT_LT(now() - start, 1s);
+}
+
+TEST(Rendezvous, RefusalsAreOneLinePerSourceWithTheirNumber) {
+  struct Quiet : MeetingBackend {
+    void join(std::uint64_t, std::string) override {}
+    void left(std::uint64_t) override {}
+    void warn(const std::string& line) override { lines.push_back(line); }
+    std::vector<std::string> lines;
+  } backend;
+  {
+    const auto front = RendezvousFrontEnd::start("127.0.0.1:0", test_identity(), backend);
+    ASSERT_TRUE(front.is_ok());
+    for (int i = 0; i < 50; ++i) {
+      const UniqueFd stranger = knock((*front)->endpoint());
+      ::send(stranger.get(), "GET /", 5, MSG_NOSIGNAL);
+      EXPECT_TRUE(closed_within(stranger, 500));
+    }
+    const Nanos limit = now() + 2s;
+    while (now() < limit) std::this_thread::sleep_for(10ms);
+  }
+  ASSERT_EQ(backend.lines.size(), 1U);
+  EXPECT_THAT(backend.lines[0],
+              AllOf(HasSubstr("50 connection"), HasSubstr("127.0.0.1"), HasSubstr("handshake")));
+}
+
+TEST(RefusalLog, SpeaksOncePerSourceAndTenSeconds) {
+  RefusalLog log;
+  log.note("a", "first", 0s);
+  log.note("b", "other", 0s);
+  EXPECT_TRUE(log.take(100ms).empty());
+  log.note("a", "second", 200ms);
+  const auto lines = log.take(500ms);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("2 connection"), HasSubstr("from a "),
+                              HasSubstr("the last: second")));
+  for (int i = 0; i < 1000; ++i) log.note("a", "flood", 1s + i * 1ms);
+  EXPECT_TRUE(log.take(10s).empty());
+  const auto later = log.take(10500ms);
+  ASSERT_EQ(later.size(), 1U);
+  EXPECT_THAT(later[0], HasSubstr("1000 connection"));
+  EXPECT_TRUE(log.take(30s).empty());
+  EXPECT_TRUE(log.empty()) << "what is quiet is forgotten";
+}
+
+TEST(RefusalLog, ManySourcesAreBounded) {
+  RefusalLog log;
+  for (int i = 0; i < 10000; ++i) log.note("10.0." + std::to_string(i), "no", 0s);
+  const auto lines = log.take(1s);
+  EXPECT_EQ(lines.size(), RefusalLog::kMaxSources + 1);
+  log.note("a new one", "no", 2s);
+  log.note("another", "no", 2s);
+  EXPECT_TRUE(log.take_last().empty()) << "counted with the others";
 }
 
 TEST(Rendezvous, BadAddressesAreNamed) {
