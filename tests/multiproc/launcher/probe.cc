@@ -5,9 +5,14 @@
 //   probe pieces LINES         writes numbered lines of odd lengths to both streams, 7 bytes a time
 //   probe environment FOLDER   writes its environment, NUL-separated, to FOLDER/<rank>
 //   probe kill-other FOLDER   rank 1 takes much memory; rank 0 kills it with SIGKILL, exits with 1
+//   probe adopt FOLDER COMMAND...  runs it, its pid in FOLDER/agent; adopts what it leaves behind
+//   and
+//                              lets that live, as another machine's first process would
 //   probe stamp FOLDER         on SIGTERM writes the time to FOLDER/<rank>.stamp and ends with 0
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -122,10 +127,24 @@ int kill_other(int rank, const std::string& file) {
   return memory[1] == 'x' ? 105 : 106;
 }
 
+int adopt(const std::string& folder, char** command) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::ofstream(folder + "/agent") << ::getpid() << "\n";
+    ::execvp(command[0], command);
+    ::_exit(127);
+  }
+  while (::wait(nullptr) > 0) {
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "adopt") return adopt(argv[2], argv + 3);
   const Config config = load_config();
   const int rank = static_cast<int>(config.integer("rank"));
   const auto number = [&](int i) { return argc > i ? std::atoi(argv[i]) : 0; };

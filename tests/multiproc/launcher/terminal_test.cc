@@ -1,0 +1,23 @@
+// kolorun from an interactive shell: a background job, the body of a loop, stdin closed, Ctrl-C.
+#include <gtest/gtest.h>
+
+#include "tests/multiproc/launcher/process.h"
+
+namespace kolo::test {
+namespace {
+
+class S48 : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(S48, FromAnInteractiveShell) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run({"/bin/sh", "-c", "cd \"$1\" && exec python3 \"$0\" \"$2\" \"$3\"",
+                               KOLO_TERMINAL, folder.path(), KOLO_KOLORUN, GetParam()},
+                              {.timeout_seconds = 60, .environment = {}, .raw_environment = {}});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, S48, ::testing::Values("background", "loop", "closed", "interrupt"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+}  // namespace
+}  // namespace kolo::test
