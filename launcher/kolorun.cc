@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -164,6 +165,7 @@ int launch(LaunchOptions options, Environment environment) {
 }  // namespace
 
 int kolorun(std::span<const std::string> arguments, Environment environment) {
+  ::prctl(PR_SET_DUMPABLE, 0);  // the job's secret must not get into a core
   auto options = parse_command_line(arguments);
   if (!options) return complain(options.status().text(), kExitUsage);
   switch (options->action) {
