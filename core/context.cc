@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/context_parts.h"
+#include "core/descriptors.h"
 #include "core/job_context.h"
 #include "core/wait_policy.h"
 
@@ -128,6 +129,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
                     : level == "info"    ? LogLevel::kInfo
                                          : LogLevel::kDebug);
   if (config.integer("size") > 1) logger->set_rank(static_cast<int>(config.integer("rank")));
+  KOLO_RETURN_IF_ERROR(make_room_for_descriptors(config));
   Result<Road> road = build_road(config, *logger);
   if (!road) return road.status();
   std::unique_ptr<Trace> trace;
