@@ -1,5 +1,7 @@
-// S57 to S59, S62: places, memory that is not to be had, and what ranks cost that do nothing.
+// S57 to S60, S62: places, memory and descriptors that are not to be had, and what ranks cost that
+// do nothing.
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -200,12 +202,40 @@ int s62() {
   return 0;
 }
 
+void limit_descriptors(rlim_t soft, rlim_t hard) {
+  const rlimit limit{soft, hard};
+  KOLO_EXPECT(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+int s60_soft() {
+  limit_descriptors(40, 4096);
+  const Job job;
+  job.expect_size(16);
+  for (int i = 0; i < 3; ++i) job.probe();
+  const std::vector<float> ones(100'000, 1.0F);
+  for (const float sum : job.reduce("large", ones)) KOLO_EXPECT(sum == 16.0F);
+  job.shutdown();
+  return 0;
+}
+
+int s60_hard() {
+  limit_descriptors(40, 40);
+  kolo_context* context = nullptr;
+  const Stopwatch watch;
+  expect_status(kolo_init(nullptr, &context), KOLO_RESOURCE, "kolo_init");
+  watch.expect_between(0, 2, "kolo_init failed");
+  KOLO_EXPECT(context == nullptr);
+  expect_text({"descriptors", "limit is 40", "needs"});
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Situation> resource_situations() {
-  return {{"S57", s57}, {"S57.bound", s57_bound},
-          {"S58", s58}, {"S58.demanded", s58_demanded},
-          {"S59", s59}, {"S62", s62}};
+  return {{"S57", s57},           {"S57.bound", s57_bound},
+          {"S58", s58},           {"S58.demanded", s58_demanded},
+          {"S59", s59},           {"S60-soft", s60_soft},
+          {"S60-hard", s60_hard}, {"S62", s62}};
 }
 
 }  // namespace kolo::cases

@@ -1,0 +1,148 @@
+// kolo_shutdown in every state of a context: with a dead peer that nobody has noticed, during a
+// join, inside a group, from two threads at once, and among threads that wait, test and submit.
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "tests/multiproc/cases/job.h"
+
+namespace kolo::cases {
+namespace {
+
+bool is_one_of(kolo_status status, std::initializer_list<kolo_status> expected) {
+  return std::find(expected.begin(), expected.end(), status) != expected.end();
+}
+
+// Rank 1 dies; the others call nothing but kolo_shutdown: with nothing under way, or with much.
+int with_a_dead_peer(bool in_flight) {
+  const Job job;
+  job.probe();
+  ::signal(SIGTERM, SIG_IGN);  // the launcher's, for the dead rank
+  std::vector<std::vector<float>> values(30, std::vector<float>(100'000, 1.0F));
+  std::vector<kolo_request> requests;
+  if (in_flight) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::string name = "g" + std::to_string(i);
+      const kolo_options options = named(name.c_str());
+      requests.push_back(KOLO_REQUEST_NULL);  // refused once another has gone
+      static_cast<void>(kolo_allreduce(job.context(), values[i].data(), values[i].data(),
+                                       values[i].size(), KOLO_FLOAT32, KOLO_SUM, &options,
+                                       &requests.back()));
+    }
+  }
+  if (job.rank() == 1) ::raise(SIGKILL);
+  const Stopwatch watch;
+  const kolo_status status = kolo_shutdown(job.context());
+  watch.expect_between(0, 2, "kolo_shutdown returned");
+  // A survivor that has left first is no reason, and neither has it been told of rank 1 then.
+  if (!is_one_of(status, {KOLO_PEER_LOST, KOLO_OK})) expect_status(status, KOLO_PEER_LOST, "leave");
+  if (status == KOLO_PEER_LOST) expect_text({"rank 1"});
+  for (kolo_request& request : requests) {
+    expect_status(kolo_wait(job.context(), &request, 0), KOLO_NOT_INITIALIZED, "a late wait");
+  }
+  std::fprintf(stderr, "survived rank %d\n", job.rank());
+  sleep_ms(300);
+  return 0;
+}
+
+// Rank 1 joins and leaves before anyone else has joined; what the others wait for ends.
+int in_a_join() {
+  const Job job;
+  job.probe();
+  if (job.rank() == 1) {
+    std::int32_t last = -1;
+    kolo_request join = KOLO_REQUEST_NULL;
+    expect_status(kolo_join(job.context(), &last, nullptr, &join), KOLO_OK, "kolo_join");
+    sleep_ms(100);
+    std::thread waiter([&] {
+      kolo_request copy = join;
+      const kolo_status status = kolo_wait(job.context(), &copy, KOLO_FOREVER);
+      KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_NOT_INITIALIZED}));
+    });
+    sleep_ms(100);
+    const Stopwatch watch;
+    job.shutdown();
+    watch.expect_between(0, 2, "kolo_shutdown");
+    waiter.join();
+    return 0;
+  }
+  sleep_ms(400);
+  std::int32_t last = -1;
+  const Stopwatch watch;
+  expect_status(kolo_join(job.context(), &last, nullptr, nullptr), KOLO_ABORTED, "kolo_join");
+  watch.expect_between(0, 1, "the join ended");
+  expect_text({"rank 1"});
+  job.shutdown();
+  return 0;
+}
+
+// A group that is open when its context ends is over, too.
+int in_a_group() {
+  const Job job;
+  job.probe();
+  float value = 1.0F;
+  expect_status(kolo_group_begin(job.context(), "never ended"), KOLO_OK, "kolo_group_begin");
+  expect_status(
+      kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32, KOLO_SUM, nullptr, nullptr),
+      KOLO_OK, "a member");
+  std::thread([&] { job.probe(); }).join();  // all have come so far
+  job.shutdown();
+  expect_status(kolo_group_end(job.context(), nullptr), KOLO_NOT_INITIALIZED, "kolo_group_end");
+  KOLO_EXPECT(value == 1.0F);
+  const Job again;  // the thread has no group open there
+  again.probe();
+  again.shutdown();
+  return 0;
+}
+
+// Two threads of each rank leave at once, while others wait, test and submit: one leaves, the other
+// is told that it is over, all return.
+int from_two_threads() {
+  for (int round = 0; round < repetitions(100); ++round) {
+    const Job job;
+    job.probe();
+    std::atomic<int> left{0}, late{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&] {
+        const kolo_status status = kolo_shutdown(job.context());
+        KOLO_EXPECT(is_one_of(status, {KOLO_OK, KOLO_NOT_INITIALIZED}));
+        (status == KOLO_OK ? left : late).fetch_add(1);
+      });
+    }
+    threads.emplace_back([&] {
+      float value = 1.0F;
+      const std::string name = "only on rank " + std::to_string(job.rank());
+      const kolo_options options = named(name.c_str());
+      const kolo_status status = kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32,
+                                                KOLO_SUM, &options, nullptr);
+      KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_NOT_INITIALIZED}));
+      KOLO_EXPECT(value == 1.0F);
+    });
+    threads.emplace_back([&] {
+      const Stopwatch watch;
+      while (kolo_health(job.context()) != KOLO_NOT_INITIALIZED) {
+        if (watch.seconds() > 10) fail("the context does not end");
+      }
+    });
+    for (std::thread& thread : threads) thread.join();
+    KOLO_EXPECT(left == 1 && late == 1);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Situation> shutdown_situations() {
+  return {{"shutdown-dead-peer", [] { return with_a_dead_peer(false); }},
+          {"shutdown-dead-peer-in-flight", [] { return with_a_dead_peer(true); }},
+          {"shutdown-in-join", in_a_join},
+          {"shutdown-in-group", in_a_group},
+          {"shutdown-from-two-threads", from_two_threads}};
+}
+
+}  // namespace kolo::cases
