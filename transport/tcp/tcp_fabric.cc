@@ -38,6 +38,10 @@ void limit_silence(int fd, Nanos limit) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
 }
 
+// So many connections are begun at a time, the nearest ranks first: in a job of many ranks, all of
+// which do so, nobody has more unproved visitors than he lets stand (ProvingAcceptor::Limits).
+constexpr std::size_t kMaxUnderWay = 16;
+
 // The making of one mesh: the higher rank of a pair connects, the lower one accepts. One thread.
 class Mesh {
  public:
@@ -59,9 +63,10 @@ class Mesh {
           [](const std::string& line) { Logger().warning(line); }));
       acceptors_.back()->start();
     }
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (links_[i].peer < self_) KOLO_RETURN_IF_ERROR(connect(i));
+    for (std::size_t i = links_.size(); i-- > 0;) {
+      if (links_[i].peer < self_) to_connect_.push_back(i);
     }
+    KOLO_RETURN_IF_ERROR(connect_more());
     if (missing_ > 0) io_.run_until(std::chrono::steady_clock::now() + limit);
     if (!failure_.is_ok()) return failure_;
     return missing_ == 0 ? Status::ok() : too_late(limit);
@@ -106,6 +111,19 @@ class Mesh {
     return {identity_.protocol, link.role, link.stream, self_, link.peer, table_.generation};
   }
 
+  Status connect_more() {
+    while (next_to_connect_ < to_connect_.size() && under_way_ < kMaxUnderWay) {
+      KOLO_RETURN_IF_ERROR(connect(to_connect_[next_to_connect_++]));
+      ++under_way_;
+    }
+    return Status::ok();
+  }
+
+  void give_up(Status why) {
+    failure_ = std::move(why);
+    io_.stop();
+  }
+
   Status connect(std::size_t index) {
     const Link& link = links_[index];
     std::vector<tcp::endpoint> endpoints;
@@ -126,10 +144,13 @@ class Mesh {
                                       random_digest());
         },
         [this, index](const Status& status, std::optional<ProvedConnection> connection) {
-          if (status.is_ok()) return store(index, std::move(*connection));
-          failure_ = {status.code(),
-                      "cannot connect to " + name_of(links_[index].peer) + " at " + status.text()};
-          io_.stop();
+          if (!status) {
+            return give_up({status.code(), "cannot connect to " + name_of(links_[index].peer) +
+                                               " at " + status.text()});
+          }
+          --under_way_;
+          store(index, std::move(*connection));
+          if (Status more = connect_more(); !more) give_up(std::move(more));
         });
     connectors_[index]->start();
     return Status::ok();
@@ -196,6 +217,9 @@ class Mesh {
   std::vector<std::optional<ProvedConnection>> made_;
   std::vector<std::shared_ptr<ProvingConnector>> connectors_;
   std::vector<std::unique_ptr<ProvingAcceptor>> acceptors_;
+  std::vector<std::size_t> to_connect_;  // links, the nearest rank first
+  std::size_t next_to_connect_ = 0;
+  std::size_t under_way_ = 0;
   std::size_t missing_ = links_.size();
   Status failure_;
 };
