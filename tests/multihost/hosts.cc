@@ -114,9 +114,10 @@ Outcome Hosts::launch(int ranks_per_host, const std::vector<std::string>& progra
   return launch_on(std::vector<int>(names_.size(), ranks_per_host), program, flags);
 }
 
-Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::string>& program,
-                         const std::vector<std::string>& flags, const std::string& enter,
-                         double timeout_seconds) const {
+std::vector<std::string> Hosts::command(const std::vector<int>& ranks,
+                                        const std::vector<std::string>& program,
+                                        const std::vector<std::string>& flags,
+                                        const std::string& enter) const {
   std::vector<std::string> arguments = {
       KOLO_KOLORUN,
       "-np",
@@ -137,9 +138,15 @@ Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::s
       "5"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   arguments.insert(arguments.end(), program.begin(), program.end());
+  return arguments;
+}
+
+Outcome Hosts::launch_on(const std::vector<int>& ranks, const std::vector<std::string>& program,
+                         const std::vector<std::string>& flags, const std::string& enter,
+                         double timeout_seconds) const {
   RunOptions options;
   options.timeout_seconds = timeout_seconds;
-  return run(arguments, options);
+  return run(command(ranks, program, flags, enter), options);
 }
 
 }  // namespace kolo::test

@@ -40,6 +40,11 @@ class Hosts {
                                   const std::vector<std::string>& program,
                                   const std::vector<std::string>& flags = {},
                                   const std::string& enter = "", double timeout_seconds = 90) const;
+  // The arguments of such a launch.
+  [[nodiscard]] std::vector<std::string> command(const std::vector<int>& ranks,
+                                                 const std::vector<std::string>& program,
+                                                 const std::vector<std::string>& flags = {},
+                                                 const std::string& enter = "") const;
   static std::string ip_path();  // of the ip program; empty: there is none
 
  private:
