@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/kolorun.h"
+#include "launcher/spawn.h"
 #include "launcher/verdict.h"
 
 extern char** environ;  // NOLINT: handed on to the ranks as a whole, never read for kolo's own ends
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
       break;
     }
   }
+  kolo::internal::raise_descriptor_limit();
   ::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error value of write()
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);

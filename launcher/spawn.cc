@@ -6,9 +6,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <memory>
@@ -46,9 +48,19 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// The limit that this process began with.
+const rlimit& given_descriptor_limit() {
+  static const rlimit given = [] {
+    rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit;
+  }();
+  return given;
+}
+
 // Only calls that are safe after a fork from a process with threads.
 [[noreturn]] void run_child(const SpawnRequest& request, char* const* arguments, char** environment,
-                            pid_t parent, int null_fd, int report) {
+                            const rlimit& descriptors, pid_t parent, int null_fd, int report) {
   ::setpgid(0, 0);
   reset_signals();
   if (request.dies_with_parent) {
@@ -62,6 +74,7 @@ void reset_signals() {
   }
   if (request.kept >= 0 && ::fcntl(request.kept, F_SETFD, 0) != 0) fail(report, false);
   if (!request.directory.empty() && ::chdir(request.directory.c_str()) != 0) fail(report, true);
+  ::setrlimit(RLIMIT_NOFILE, &descriptors);
   environ = environment;
   ::execvp(arguments[0], arguments);
   fail(report, false);
@@ -134,17 +147,25 @@ Result<Pipe> make_pipe() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
+void raise_descriptor_limit() {
+  constexpr rlim_t kEnough = 65'536;
+  rlimit limit = given_descriptor_limit();
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if not, what runs out says so
+}
+
 Spawned spawn(const SpawnRequest& request) {
   auto report = make_pipe();
   const UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!report || !null_fd.is_open()) return {0, EMFILE, false};
   const std::vector<char*> arguments = pointers(request.arguments);
   std::vector<char*> environment = pointers(request.environment);
+  const rlimit& descriptors = given_descriptor_limit();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return {0, errno, false};
   if (pid == 0) {
-    run_child(request, arguments.data(), environment.data(), parent, null_fd.get(),
+    run_child(request, arguments.data(), environment.data(), descriptors, parent, null_fd.get(),
               report->write.get());
   }
   ::setpgid(pid, pid);  // also here: whoever signals the group next must find it

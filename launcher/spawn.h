@@ -29,6 +29,10 @@ struct Spawned {
   bool in_directory = false;  // the error is the directory's
 };
 
+// Raises this process's soft limit of descriptors, of which every rank takes some here; children
+// get the limit that was given. To be called first of all.
+void raise_descriptor_limit();
+
 // The child leads a process group of its own, has every signal at its default and unblocked, and
 // no descriptor but 0, 1, 2 and `kept` (all of ours are close-on-exec).
 Spawned spawn(const SpawnRequest& request);
