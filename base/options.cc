@@ -76,6 +76,8 @@ constexpr std::array kTable = {
     choice_row("algorithm", "auto", "auto|oneshot|direct|ring",
                "The all-reduce algorithm; auto picks by size and number of ranks."),
     integer_row("streams", "2", 1, 16, "TCP connections for data to each peer."),
+    flag_row("checksum", "0",
+             "Check all data over TCP by CRC32C; damage ends the connection as a lost peer."),
     text_row("timeline", "A folder for one Chrome-trace file per rank; empty: no trace."),
     choice_row("log_level", "warning", "error|warning|info|debug", "The least urgent line shown."),
     flag_row("notice", "1", "Say so, in one line, when this process is a job of one rank."),

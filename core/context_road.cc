@@ -21,9 +21,10 @@ namespace kolo::internal {
 namespace {
 
 // Options that must be equal everywhere: rank 0's values count.
-constexpr std::array<std::string_view, 10> kSharedOptions = {
+constexpr std::array<std::string_view, 11> kSharedOptions = {
     "algorithm", "cache_capacity",   "fusion_tensor_bytes", "fusion_threshold_bytes", "streams",
-    "shm_bytes", "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms",        "transport"};
+    "shm_bytes", "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms",        "transport",
+    "checksum"};
 
 std::string shared_settings(const Config& config) {
   std::string settings;
@@ -181,7 +182,7 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   }
   const int streams = static_cast<int>(config.integer("streams"));
   const Nanos silence = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, silence};
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, silence, config.flag("checksum")};
   auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);

@@ -9,7 +9,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libboost-dev libprotobuf-dev protobuf-compiler libssl-dev
-  libgtest-dev libgmock-dev nlohmann-json3-dev python3)
+  libisal-dev libgtest-dev libgmock-dev nlohmann-json3-dev python3)
 test=(patch iproute2 procps mpich libmpich-dev clang libclang-rt-14-dev clang-format)
 bench=(libgloo-dev mpich libmpich-dev libbenchmark-dev)
 

@@ -1,5 +1,6 @@
 #include "transport/tcp/incoming.h"
 
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,15 @@ bool Incoming::malformed(const std::string& what) {
   return false;
 }
 
+bool Incoming::damaged(const std::string& what, std::uint32_t sum, std::uint32_t sent) {
+  std::array<char, 64> sums;
+  std::snprintf(sums.data(), sums.size(), "0x%08x here, 0x%08x was sent", sum, sent);
+  broken_ = peer_lost(peer_ + " is cut off: " + what + " was damaged on its way (its checksum is " +
+                      sums.data() +
+                      "); look for a faulty network card, cable, switch or memory between the two");
+  return false;
+}
+
 bool Incoming::step() {
   if (!have_header_ && !take_header()) return false;
   if (!have_header_) return true;  // it was a word by itself
@@ -24,6 +34,7 @@ bool Incoming::step() {
   const std::size_t n = std::min<std::uint64_t>(end_ - begin_, rest);
   if (n > 0 && current_ != nullptr) {
     std::memcpy(current_->data + received_, buffer_.data() + begin_, n);
+    if (checksum_) sum_ = crc32c(sum_, current_->data + received_, n);
   }
   begin_ += n;
   received_ += n;
@@ -35,6 +46,9 @@ bool Incoming::take_header() {
   SegmentHeader header;
   std::memcpy(&header, buffer_.data() + begin_, sizeof header);
   begin_ += sizeof header;
+  if (checksum_ && header.header_sum != sum_of(header)) {
+    return damaged("a header", sum_of(header), header.header_sum);
+  }
   if (peer_finished_) return malformed("data after its end");
   if (header.kind != SegmentKind::kMessage) return take_kind(header);
   const bool continues = header.tag == header_.tag && header.scope == header_.scope &&
@@ -45,6 +59,7 @@ bool Incoming::take_header() {
   }
   header_ = header;
   have_header_ = true;
+  sum_ = 0;
   return true;
 }
 
@@ -83,6 +98,13 @@ bool Incoming::match() {
 
 bool Incoming::end_segment() {
   have_header_ = false;
+  if (checksum_ && current_ != nullptr && sum_ != header_.payload_sum) {
+    return damaged("the data from byte " + std::to_string(header_.offset) + " to " +
+                       std::to_string(received_) + " of a message with tag " +
+                       std::to_string(header_.tag) + " and " + std::to_string(header_.bytes) +
+                       " bytes",
+                   sum_, header_.payload_sum);
+  }
   if (received_ < header_.bytes) return true;
   received_ = 0;
   if (std::exchange(discarding_, false)) return true;
@@ -111,6 +133,7 @@ std::size_t Incoming::places(std::array<iovec, 2>& out) {
 
 void Incoming::arrived(std::size_t bytes) {
   const std::size_t placed = std::min(bytes, placed_bytes_);
+  if (checksum_ && placed > 0) sum_ = crc32c(sum_, current_->data + received_, placed);
   received_ += placed;
   end_ += bytes - placed;
 }

@@ -21,11 +21,12 @@ namespace kolo::internal {
 class Incoming {
  public:
   // `peer`: for people. `counters` outlives this.
-  Incoming(std::string peer, ChannelCounters& counters)
-      : peer_(std::move(peer)), counters_(&counters) {}
+  Incoming(std::string peer, ChannelCounters& counters, bool checksum)
+      : peer_(std::move(peer)), counters_(&counters), checksum_(checksum) {}
 
   void post(Transfer& receive) { receives_.push(receive); }
-  // Works on what has arrived, until more must be read or posted. Error: INTERNAL, malformed.
+  // Works on what has arrived, until more must be read or posted. Errors: INTERNAL, malformed;
+  // PEER_LOST, damaged on its way.
   Status take();
   // Nothing more is read while a message waits for its receive.
   [[nodiscard]] bool waits() const { return have_header_ && current_ == nullptr && !discarding_; }
@@ -57,10 +58,12 @@ class Incoming {
   bool match();
   bool end_segment();
   bool malformed(const std::string& what);
+  bool damaged(const std::string& what, std::uint32_t sum, std::uint32_t sent);
   [[nodiscard]] bool in_message() const { return current_ != nullptr || discarding_; }
 
   std::string peer_;
   ChannelCounters* counters_;
+  bool checksum_;
   Status broken_;
   TransferQueue receives_;
   DroppedScopes dropped_;
@@ -72,6 +75,7 @@ class Incoming {
   Transfer* current_ = nullptr;  // where its message goes
   bool discarding_ = false;      // nowhere
   std::uint64_t received_ = 0;   // of the message
+  std::uint32_t sum_ = 0;        // of the segment's payload so far
   std::size_t begin_ = 0;        // of what is buffered
   std::size_t end_ = 0;
   std::size_t placed_bytes_ = 0;  // that the last places() had in front of the buffer

@@ -13,6 +13,7 @@ std::span<iovec> Outgoing::parts() {
 void Outgoing::add_header(const SegmentHeader& header, const Transfer* of) {
   SegmentHeader& own = headers_[headers_used_++];
   own = header;
+  if (checksum_) own.header_sum = sum_of(own);
   parts_[end_] = {of, nullptr, &own};
   iovecs_[end_++] = {&own, sizeof own};
 }
@@ -25,10 +26,12 @@ void Outgoing::fill() {
   std::size_t total = 0;
   for (std::size_t messages = 0; !queue_.empty() && messages < kMessagesAtOnce; ++messages) {
     Transfer& send = *queue_.first;
-    const SegmentHeader header{send.tag, send.bytes, offset_, send.scope, SegmentKind::kMessage};
+    SegmentHeader header{
+        .tag = send.tag, .bytes = send.bytes, .offset = offset_, .scope = send.scope};
     const std::size_t bytes = payload_bytes(header);
     if (messages > 0 && total + bytes > kSegmentBytes) return;
     total += bytes;
+    if (checksum_ && bytes > 0) header.payload_sum = crc32c(0, send.data + offset_, bytes);
     add_header(header, &send);
     if (bytes > 0) {
       parts_[end_] = {&send, nullptr, nullptr};

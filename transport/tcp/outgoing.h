@@ -22,7 +22,7 @@ namespace kolo::internal {
 class Outgoing {
  public:
   // `counters` outlives this.
-  explicit Outgoing(ChannelCounters& counters) : counters_(&counters) {}
+  Outgoing(ChannelCounters& counters, bool checksum) : counters_(&counters), checksum_(checksum) {}
 
   void post(Transfer& send) { queue_.push(send); }
   // What is to be written next, in order; empty when there is nothing.
@@ -40,7 +40,8 @@ class Outgoing {
 
   // Forgets all that is posted. False if a message was half-way: the stream cannot go on.
   bool cancel();
-  // Channel::drop(). Error: RESOURCE, when there is no memory for the copy: the stream cannot go on.
+  // Channel::drop(). Error: RESOURCE, when there is no memory for the copy: the stream cannot go
+  // on.
   Status drop(std::uint32_t scope);
 
  private:
@@ -60,6 +61,7 @@ class Outgoing {
   [[nodiscard]] bool half_way() const;
 
   ChannelCounters* counters_;
+  bool checksum_;
   TransferQueue queue_;     // not yet wholly in a batch
   std::size_t offset_ = 0;  // of the first: what batches have taken
   bool abandoned_ = false;  // the peer must be told that the message that has begun ends here

@@ -39,9 +39,10 @@ void unpace_loopback(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<TcpChannel>> TcpChannel::create(UniqueFd fd, std::string peer,
-                                                       Poller& poller) {
+                                                       Poller& poller, bool checksum) {
   unpace_loopback(fd.get());
-  std::unique_ptr<TcpChannel> channel(new TcpChannel(std::move(fd), std::move(peer), poller));
+  std::unique_ptr<TcpChannel> channel(
+      new TcpChannel(std::move(fd), std::move(peer), poller, checksum));
   KOLO_RETURN_IF_ERROR(poller.add(channel->fd_.get()));
   return channel;
 }

@@ -22,7 +22,9 @@ namespace kolo::internal {
 class TcpChannel final : public Channel {
  public:
   // `peer` is how errors call the other side: "rank 3 (host b)". `fd` is added to the poller.
-  static Result<std::unique_ptr<TcpChannel>> create(UniqueFd fd, std::string peer, Poller& poller);
+  // `checksum`, the same on both sides: damage to the data is found (PEER_LOST).
+  static Result<std::unique_ptr<TcpChannel>> create(UniqueFd fd, std::string peer, Poller& poller,
+                                                    bool checksum = false);
   ~TcpChannel() override;
 
   void post_send(Transfer& send) override;
@@ -36,8 +38,12 @@ class TcpChannel final : public Channel {
   [[nodiscard]] const ChannelCounters& counters() const override { return counters_; }
 
  private:
-  TcpChannel(UniqueFd fd, std::string peer, Poller& poller)
-      : fd_(std::move(fd)), peer_(std::move(peer)), poller_(&poller) {}
+  TcpChannel(UniqueFd fd, std::string peer, Poller& poller, bool checksum)
+      : fd_(std::move(fd)),
+        peer_(std::move(peer)),
+        poller_(&poller),
+        outgoing_(counters_, checksum),
+        incoming_(peer_, counters_, checksum) {}
 
   // Each returns whether there may be more to do at once.
   bool send_some();
@@ -50,8 +56,8 @@ class TcpChannel final : public Channel {
   Poller* poller_;
   Status broken_;
   ChannelCounters counters_;
-  Outgoing outgoing_{counters_};
-  Incoming incoming_{peer_, counters_};
+  Outgoing outgoing_;
+  Incoming incoming_;
   bool peer_closed_ = false;
 };
 

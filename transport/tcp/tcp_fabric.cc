@@ -31,10 +31,10 @@ class Listener final : public TcpListener {
   std::vector<std::string> endpoints_;
 };
 
-// TCP counts from its first retransmission, which comes 200 ms after the sending, or later.
+// Counted from the first retransmission.
 void limit_silence(int fd, Nanos limit) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - 200ms).count();
-  const auto value = static_cast<unsigned>(std::max<std::int64_t>(left, 0));
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+  const auto value = static_cast<unsigned>(ms);
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
 }
 
@@ -90,7 +90,8 @@ class Mesh {
                                           made.session_key, made.outward));
         continue;
       }
-      auto channel = TcpChannel::create(std::move(fd), name_of(link.peer), poller);
+      auto channel =
+          TcpChannel::create(std::move(fd), name_of(link.peer), poller, options.checksum);
       if (!channel) return channel.status();
       fabric.channels[link.stream][static_cast<std::size_t>(link.peer)] = std::move(*channel);
     }

@@ -20,6 +20,7 @@ struct TcpOptions {
   // A peer that confirms nothing that a control connection has sent for so long is lost: it may
   // still be heard (packets dropped in one direction). 0: as the system does, minutes.
   Nanos peer_timeout{};
+  bool checksum = false;  // of all data, the same on all ranks
 };
 
 // Sockets bound and listening before the meeting, so that their endpoints can be announced.

@@ -149,7 +149,8 @@ class Job:
         limit = time.monotonic() + seconds
         while not all(self.read(f"ready.{rank}") for rank in range(self.size)):
             if self.process.poll() is not None or time.monotonic() > limit:
-                raise AssertionError("the job did not start: " + self.read("err") + self.read("out"))
+                output = self.read("err") + self.read("out")
+                raise AssertionError("the job did not start: " + output)
             time.sleep(0.005)
         return time.monotonic() - self.started
 

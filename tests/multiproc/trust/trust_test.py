@@ -48,7 +48,8 @@ def openings(count):
         else:  # a length field, in both byte orders, with some bytes behind it
             length = (0, 2**31 - 1, 2**32 - 1, 2**63)[kind - 5]
             width = "Q" if length > 2**32 else "I"
-            yield struct.pack(("<", ">")[i % 2] + width, length) + draw.randbytes(draw.randrange(64))
+            order = ("<", ">")[i % 2]
+            yield struct.pack(order + width, length) + draw.randbytes(draw.randrange(64))
 
 
 def assault(port, texts, at_once=100):
@@ -149,7 +150,7 @@ class Trust(unittest.TestCase):
         attempts = {
             "a join without any proof": lambda h, c: kit.frame(bytes(32), join),
             "a join behind the wrong proof": lambda h, c: prove(wrong, h, c, join),
-            "the other side's proof, sent back": lambda h, c: c[80:112] + kit.frame(bytes(32), join),
+            "the other side's proof": lambda h, c: c[80:112] + kit.frame(bytes(32), join),
             "a shutdown": lambda h, c: prove(wrong, h, c, b"", kind=1),
             "harm": lambda h, c: prove(wrong, h, c, b""),
             "nothing, to read along": lambda h, c: b"",
