@@ -1,5 +1,6 @@
 #include "core/context.h"
 
+#include <system_error>
 #include <utility>
 
 #include "core/context_parts.h"
@@ -140,8 +141,13 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
   }
   logger->info("a job of " + std::to_string(road->fabric.table.peers.size()) + " ranks, road " +
                road->name + ", algorithm " + config.text("algorithm"));
-  return std::unique_ptr<Context>(std::make_unique<JobContext>(std::move(config), std::move(logger),
-                                                               *std::move(road), std::move(trace)));
+  try {
+    return std::unique_ptr<Context>(std::make_unique<JobContext>(
+        std::move(config), std::move(logger), *std::move(road), std::move(trace)));
+  } catch (const std::system_error& error) {  // of std::thread
+    return resource_error(std::string("cannot start a thread: ") + error.what() +
+                          "; raise the limit of processes (ulimit -u), or the container's");
+  }
 }
 
 }  // namespace kolo::internal

@@ -90,13 +90,16 @@ ProvingAcceptor::ProvingAcceptor(asio::io_context& io, Listening listening, Limi
                                  MakeHandshake make, Admitted admitted, Warn warn)
     : io_(io),
       endpoint_(listening.endpoint),
-      acceptor_(io, listening.endpoint.protocol(), listening.fd.release()),
+      acceptor_(io),
       pause_(io),
       refusals_timer_(io),
       limits_(limits),
       make_(std::move(make)),
       admitted_(std::move(admitted)),
-      warn_(std::move(warn)) {}
+      warn_(std::move(warn)) {
+  acceptor_.assign(listening.endpoint.protocol(), listening.fd.get());
+  (void)listening.fd.release();  // the acceptor's now: what throws before this closes it
+}
 
 ProvingAcceptor::~ProvingAcceptor() {
   for (const std::string& line : refusals_.take_last()) warn_(line);
