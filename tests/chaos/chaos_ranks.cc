@@ -209,9 +209,15 @@ class Rank {
     const std::size_t descriptors = entries_of("/proc/self/fd");
     const std::size_t threads = entries_of("/proc/self/task");
     if (descriptors != descriptors_ || threads != threads_) {
+      std::string what;
+      for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code ignored;
+        what += " " + std::filesystem::read_symlink(entry.path(), ignored).string();
+      }
       witness_.complain("after the end there are " + std::to_string(descriptors) +
                         " descriptors and " + std::to_string(threads) + " threads, not " +
-                        std::to_string(descriptors_) + " and " + std::to_string(threads_));
+                        std::to_string(descriptors_) + " and " + std::to_string(threads_) + ":" +
+                        what);
     }
   }
 

@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t kNanosPerMs = 1'000'000;
 constexpr std::int64_t kVerdictMs = 1000;   // after a death
 constexpr std::int64_t kToleranceMs = 500;  // after a silence of the peer timeout
+constexpr std::int64_t kMuteMs = 1000;      // more for a host that only hears
 constexpr std::int64_t kShutdownMs = 2000;
 constexpr std::int64_t kLaterMs = 500;  // "at once", on a machine that is busy
 
@@ -133,6 +134,12 @@ class Judgement {
     return false;
   }
 
+  // Of a connection whose bytes are lost in one direction, that end hears on until the other one
+  // sends nothing but the same again, as nothing is confirmed.
+  [[nodiscard]] bool is_mute(int rank) const {
+    return plan_.fault == Fault::kDrop && plan_.host_of(rank) == plan_.host_of(plan_.victim);
+  }
+
   void judge_time(int rank) {
     const Account& account = at(rank);
     if (account.failed_in == Phase::kInit) {
@@ -145,7 +152,8 @@ class Judgement {
     if (plan_.fault == Fault::kFreeze && rank == plan_.victim) return;
     const std::int64_t since = account.failed - seen_.fault_began;
     const std::int64_t least = is_silence() ? plan_.peer_timeout_ms : 0;
-    const std::int64_t most = is_silence() ? plan_.peer_timeout_ms + kToleranceMs : kVerdictMs;
+    const std::int64_t tolerance = is_mute(rank) ? kMuteMs : kToleranceMs;
+    const std::int64_t most = is_silence() ? plan_.peer_timeout_ms + tolerance : kVerdictMs;
     const std::int64_t slack = seen_.fault_ended - seen_.fault_began;
     if (since < least * kNanosPerMs || since > most * kNanosPerMs + slack) {
       say(rank, "was told after " + ms_text(since) + ": " + account.error);

@@ -1,0 +1,137 @@
+// Situations in which ranks die, hosts are cut off, clocks jump: S28, S29, S34, S35, S36, S38, S76,
+// by their ids; and small doses of random trials over each road (the program chaos gives large
+// ones). Over KOLO_TEST_TRANSPORT where one is named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/chaos/stage.h"
+#include "tests/multiproc/cases/case_launch.h"
+
+namespace kolo::chaos {
+namespace {
+
+using test::Flags;
+using test::Hosts;
+using test::long_tests;
+using test::Outcome;
+using test::RunOptions;
+
+std::string obstacle_to_hosts() { return Hosts::obstacle(); }
+
+Road road_under_test() { return *road_of(test::transport_under_test()); }
+
+Outcome launch(int ranks, const std::string& id, const RunOptions& options) {
+  Flags words = {test::kolorun(),
+                 "-np",
+                 std::to_string(ranks),
+                 "--start-timeout",
+                 "10",
+                 "--peer-timeout-seconds",
+                 "3",
+                 "--grace",
+                 "10"};
+  for (const std::string& word : test::over(test::transport_under_test())) words.push_back(word);
+  words.insert(words.end(), {KOLO_CHAOS_CASES, id});
+  return test::run(words, options);
+}
+
+RunOptions patient(double seconds) {
+  RunOptions options;
+  options.timeout_seconds = seconds;
+  return options;
+}
+
+void expect_right(const Observed& observed) {
+  const std::vector<std::string> complaints = judge(observed);
+  EXPECT_THAT(complaints, ::testing::IsEmpty()) << text_of(observed.plan) << "\n" << observed.words;
+}
+
+TEST(Situation, S28) {
+  const Outcome outcome = launch(3, "S28", patient(120));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+}
+
+TEST(Situation, S29) {
+  for (int run = 0; run < (long_tests() ? 200 : 3); ++run) {
+    for (const char* id : {"S29"}) {
+      const Outcome outcome = launch(3, id, patient(60));
+      EXPECT_EQ(outcome.exit_code, 0) << id << ", run " << run << "\n"
+                                      << outcome.out << outcome.err;
+    }
+  }
+}
+
+TEST(Situation, S34) {
+  Stage stage(obstacle_to_hosts().empty() ? 1 : 0);
+  for (std::uint64_t seed = 34'000; seed < 34'000 + (long_tests() ? 1000U : 6U); ++seed) {
+    Plan plan = draw_plan(seed, road_under_test(), Fault::kKill, 3000);
+    plan.victim = 2;
+    plan.moment = Moment::kTransfer;
+    plan.workload = Workload::kAllreduce4M;
+    plan.by_kolorun = true;
+    expect_right(stage.perform(plan));
+  }
+}
+
+TEST(Situation, S76) {
+  RunOptions options = patient(60);
+  options.environment["LD_PRELOAD"] = KOLO_CHAOS_SHIM;
+  const Outcome outcome = launch(2, "S76", options);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+}
+
+class OverWires : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string obstacle = obstacle_to_hosts();
+    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  }
+};
+
+Plan one_rank_per_host(std::int32_t hosts, std::uint64_t seed, Fault fault) {
+  Plan plan = draw_plan(seed, Road::kHosts, fault, 3000);
+  plan.hosts = hosts;
+  plan.ranks_on = {};
+  for (int host = 0; host < hosts; ++host) plan.ranks_on[static_cast<std::size_t>(host)] = 1;
+  plan.moment = Moment::kTransfer;
+  plan.victim = 1;
+  return plan;
+}
+
+TEST_F(OverWires, S35) {
+  Stage stage(2);
+  for (std::uint64_t seed = 35'000; seed < 35'000 + (long_tests() ? 200U : 1U); ++seed) {
+    Plan plan = one_rank_per_host(2, seed, Fault::kLink);
+    plan.workload = Workload::kAllreduce64M;
+    const Observed observed = stage.perform(plan);  // which allows 3 to 3.5 s
+    expect_right(observed);
+    for (const Account& rank : observed.ranks) EXPECT_LE(rank.shutdown_ns, 1'000'000'000);
+  }
+}
+
+TEST_F(OverWires, S36) {
+  Stage stage(3);
+  for (std::uint64_t seed = 36'000; seed < 36'000 + (long_tests() ? 200U : 4U); ++seed) {
+    Plan plan = one_rank_per_host(3, seed, Fault::kKill);
+    plan.by_kolorun = seed % 2 == 0;
+    expect_right(stage.perform(plan));
+  }
+}
+
+// A few trials of everything that a road can have.
+void expect_trials_right(Road road, int hosts, std::uint64_t seed, double seconds) {
+  std::printf("seeds from %llu over %s\n", static_cast<unsigned long long>(seed), word_of(road));
+  Stage stage(hosts);
+  const double end = test::now_seconds() + seconds * (long_tests() ? 20 : 1);
+  for (int done = 0; test::now_seconds() < end; ++done, ++seed) {
+    expect_right(stage.perform(draw_plan(seed, road, std::nullopt)));
+  }
+}
+
+TEST(Chaos, Shm) { expect_trials_right(Road::kShm, obstacle_to_hosts().empty() ? 1 : 0, 1, 15); }
+TEST(Chaos, Tcp) { expect_trials_right(Road::kTcp, obstacle_to_hosts().empty() ? 1 : 0, 1, 15); }
+TEST_F(OverWires, Chaos) { expect_trials_right(Road::kHosts, 2, 1, 20); }
+
+}  // namespace
+}  // namespace kolo::chaos
