@@ -43,6 +43,7 @@ TEST_P(Wide, Above2To31ElementsAndBytes) {
   // Adasum holds slices in f32 besides.
   std::size_t need_gib = 6;
   if (id == "wide-allgather-allocated") need_gib = 11;
+  if (id == "wide-adasum-bytes") need_gib = 18;
   if (id == "wide-adasum") need_gib = 36;
   const std::string obstacle = obstacle_to_sizes(need_gib << 30, true);
   if (!obstacle.empty()) GTEST_SKIP() << obstacle;
@@ -56,7 +57,7 @@ TEST_P(Wide, Above2To31ElementsAndBytes) {
 INSTANTIATE_TEST_SUITE_P(Collectives, Wide,
                          ::testing::Values("wide-reduce-scatter", "wide-allgather",
                                            "wide-allgather-allocated", "wide-alltoall",
-                                           "wide-broadcast", "wide-adasum"));
+                                           "wide-broadcast", "wide-adasum-bytes", "wide-adasum"));
 
 }  // namespace
 }  // namespace kolo::test

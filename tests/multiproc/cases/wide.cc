@@ -140,16 +140,16 @@ int wide_broadcast() {
 }
 
 // Equal gradients: their adaptive sum is their average, which is exact for small whole numbers.
-int wide_adasum() {
+int wide_adasum(std::size_t count) {
   const Job job;
   job.expect_size(2);
-  std::vector<std::uint16_t> values(kWide);
+  std::vector<std::uint16_t> values(count);
   constexpr std::uint16_t kOneAsF16 = 0x3c00;
   for (std::uint16_t& value : values) value = kOneAsF16;
   const kolo_request request =
       job.submit_raw(named("adasum"), values.data(), values.size(), KOLO_FLOAT16, KOLO_ADASUM);
   finish_wide(job, KOLO_OK, request);
-  for (std::size_t i = 0; i < kWide; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     if (values[i] != kOneAsF16) fail("element " + std::to_string(i));
   }
   job.shutdown();
@@ -164,7 +164,8 @@ std::vector<Situation> wide_situations() {
           {"wide-allgather-allocated", wide_allgather_allocated},
           {"wide-alltoall", wide_alltoall},
           {"wide-broadcast", wide_broadcast},
-          {"wide-adasum", wide_adasum}};
+          {"wide-adasum", [] { return wide_adasum(kWide); }},
+          {"wide-adasum-bytes", [] { return wide_adasum(kWide / 2 + 1); }}};
 }
 
 }  // namespace kolo::cases
