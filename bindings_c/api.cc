@@ -24,6 +24,7 @@ using kolo::internal::is_persistent;
 using kolo::internal::Logger;
 using kolo::internal::LogLevel;
 using kolo::internal::Nanos;
+using kolo::internal::open_shell;
 using kolo::internal::RequestId;
 using kolo::internal::reserve_shell;
 using kolo::internal::Result;
@@ -93,7 +94,7 @@ Status init(const kolo_config* config, kolo_context** out) {
       close_shell(shell);
       return made.status();
     }
-    shell.context = *std::move(made);
+    open_shell(shell, *std::move(made));
   } catch (...) {
     close_shell(shell);
     throw;

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <mutex>
+#include <utility>
 
 namespace kolo::internal {
 namespace {
@@ -19,13 +20,19 @@ struct Registry {
 
 Registry& registry();
 
-// The mutex is held across fork(), so that the child does not inherit it locked by nobody.
+// The mutex is held across fork(), so that the child does not inherit it locked by nobody, and sees
+// only whole contexts.
 Registry* make_registry() {
   auto* made = new Registry;
   ::pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                    [] {
-                     registry().mutex.unlock();
-                     registry().forks.fetch_add(1, std::memory_order_relaxed);
+                     Registry& all = registry();
+                     for (const kolo_context& shell : all.shells) {
+                       const bool is_parents = shell.forks_before == all.forks;
+                       if (is_parents && shell.context) shell.context->close_in_child();
+                     }
+                     all.mutex.unlock();
+                     all.forks.fetch_add(1, std::memory_order_relaxed);
                    });
   return made;
 }
@@ -99,13 +106,23 @@ Result<kolo_context*> reserve_shell(const Config& config) {
   return &shell;
 }
 
+void open_shell(kolo_context& shell, std::unique_ptr<Context> context) {
+  const std::lock_guard lock(registry().mutex);
+  shell.context = std::move(context);
+}
+
 void close_shell(kolo_context& shell) {
   std::uint64_t state = shell.state.fetch_or(kolo_context::kClosed) | kolo_context::kClosed;
   while (state != kolo_context::kClosed) {
     shell.state.wait(state);
     state = shell.state.load();
   }
-  shell.context.reset();
+  std::unique_ptr<Context> ending;
+  {
+    const std::lock_guard lock(registry().mutex);
+    ending = std::move(shell.context);
+  }
+  ending.reset();
   release_identity(shell);
 }
 

@@ -54,6 +54,9 @@ kolo_status guarded(Body body) noexcept {
 // live context of this process is that already.
 Result<kolo_context*> reserve_shell(const Config& config);
 
+// Puts a Context into its shell.
+void open_shell(kolo_context& shell, std::unique_ptr<Context> context);
+
 // Waits until every call has left, then destroys the Context.
 void close_shell(kolo_context& shell);
 

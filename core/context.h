@@ -104,6 +104,8 @@ class Context {
     const std::size_t* counts = nullptr;
   };
   virtual Result<Output> output(RequestId request) = 0;
+  // In a child of fork(): gives up its copies of the connections, see Poller::close_in_child().
+  virtual void close_in_child() const noexcept = 0;
   // Releases a request: a persistent one for good; a running one completes unobserved.
   virtual Status release(RequestId request) = 0;
 };

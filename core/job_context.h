@@ -68,6 +68,7 @@ class JobContext final : public Context {
   Status wait_all(std::span<const RequestId> requests, Nanos limit, std::span<bool> done) override;
   Result<Output> output(RequestId request) override;
   Status release(RequestId request) override;
+  void close_in_child() const noexcept override { road_.poller->close_in_child(); }
 
  private:
   [[nodiscard]] const PeerInfo& self() const {

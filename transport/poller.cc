@@ -1,16 +1,20 @@
 #include "transport/poller.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/unique_fd.h"
@@ -151,6 +155,33 @@ void Poller::wake() {
   shared_->wakes.fetch_add(1);
   Shared::rouse(shared_->driver);
   Shared::rouse(shared_->background);
+}
+
+// The kernel lists what an epoll watches in lines "tfd: NUMBER ...".
+void Poller::close_in_child() const noexcept {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fdinfo/%d", shared_->inner.get());
+  const int info = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (info < 0) return;
+  constexpr std::string_view kMark = "tfd:";
+  std::size_t matched = 0;  // of the mark; all of it: a number follows
+  int fd = -1;
+  std::array<char, 4096> text;
+  for (ssize_t bytes = 0; (bytes = ::read(info, text.data(), text.size())) > 0;) {
+    for (ssize_t i = 0; i < bytes; ++i) {
+      const char c = text[static_cast<std::size_t>(i)];
+      if (matched < kMark.size()) {
+        matched = c == kMark[matched] ? matched + 1 : c == kMark[0] ? 1 : 0;
+      } else if (c >= '0' && c <= '9') {
+        fd = (fd < 0 ? 0 : fd * 10) + (c - '0');
+      } else if (fd >= 0) {
+        ::close(fd);
+        matched = 0;
+        fd = -1;
+      }
+    }
+  }
+  ::close(info);
 }
 
 void Poller::wake_driver() {

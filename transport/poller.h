@@ -46,6 +46,11 @@ class Poller {
   // The same for the driver only.
   void wake_driver();
 
+  // In a child that fork() has just made: closes its copies of all that is registered, with which
+  // it would hide the parent's death from peers. The parent's own are not touched. Only calls that
+  // are safe there; does nothing without /proc.
+  void close_in_child() const noexcept;
+
  private:
   struct Shared;  // fixed address for the atomics that wake() reads
   explicit Poller(std::unique_ptr<Shared> shared);

@@ -35,7 +35,8 @@
  *               allowed, or a refused call of any other kind.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
- *   fork()      A context does not survive into the child: every call there with it fails.
+ *   fork()      A context does not survive into the child: its connections are closed there, and
+ *               every call with it fails.
  *   Exit        The library never ends the process and never throws. A process that ends without
  *               kolo_shutdown() is a lost peer to the others.
  */

@@ -107,6 +107,16 @@ int lost_by_return() {
 int lost_by_kill() {
   return lost_by(2, [] { ::raise(SIGKILL); });
 }
+// A child that was forked and lives on, whatever kolorun asks of it, has inherited every
+// descriptor.
+int lost_with_a_child() {
+  return lost_by(1, [] {
+    ::signal(SIGTERM, SIG_IGN);
+    if (::fork() != 0) ::raise(SIGKILL);
+    ::sleep(20);  // kolorun kills it after the grace time
+    std::_Exit(0);
+  });
+}
 int lost_last() {  // on the last rank, wherever that is
   const char* size = std::getenv("KOLO_SIZE");
   return lost_by(std::atoi(size) - 1, [] { ::raise(SIGKILL); });
@@ -274,6 +284,7 @@ std::vector<Situation> ending_situations() {
           {"lost-by-exit", lost_by_exit},
           {"lost-by-return", lost_by_return},
           {"lost-by-kill", lost_by_kill},
+          {"lost-with-a-child", lost_with_a_child},
           {"lost-last", lost_last},
           {"shutdown-by-one", shutdown_by_one},
           {"shutdown-in-turn", shutdown_in_turn},

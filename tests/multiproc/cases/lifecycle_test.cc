@@ -96,6 +96,12 @@ TEST(LifeCycle, S74TwoServersOnOnePort) {
 }
 
 TEST(LifeCycle, AForkedChildIsRefusedAndDisturbsNobody) { expect_well(3, "fork"); }
+TEST(LifeCycle, AForkedChildDoesNotHideItsParentsDeath) {
+  const Outcome outcome = launch(3, "lost-with-a-child");
+  EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("survived rank 0"));
+  EXPECT_THAT(outcome.err, HasSubstr("survived rank 2"));
+}
 TEST(LifeCycle, AnInitAfterOneThatTimedOut) {
   expect_well(3, "init-after-timeout", {"--start-timeout", "1"});
 }

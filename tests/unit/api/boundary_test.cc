@@ -228,10 +228,10 @@ TEST_F(BoundaryTest, AForkedChildIsToldSo) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const bool is_refused = allreduce(nullptr) == KOLO_NOT_INITIALIZED &&
-                            std::strstr(kolo_last_error(), "fork") != nullptr &&
-                            kolo_shutdown(context_) == KOLO_NOT_INITIALIZED &&
-                            kolo_rank(context_) == -1;
+    const bool is_refused =
+        script_.closed_in_child == 1 && allreduce(nullptr) == KOLO_NOT_INITIALIZED &&
+        std::strstr(kolo_last_error(), "fork") != nullptr &&
+        kolo_shutdown(context_) == KOLO_NOT_INITIALIZED && kolo_rank(context_) == -1;
     kolo_context* second = nullptr;
     const bool is_told = kolo_init(nullptr, &second) == KOLO_INVALID_ARGUMENT &&
                          std::strstr(kolo_last_error(), "let the child exec") != nullptr;
@@ -241,6 +241,7 @@ TEST_F(BoundaryTest, AForkedChildIsToldSo) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   EXPECT_EQ(kolo_rank(context_), 1) << "the parent goes on";
+  EXPECT_EQ(script_.closed_in_child, 0);
 }
 
 TEST_F(BoundaryTest, NullHandlesAreRefused) {

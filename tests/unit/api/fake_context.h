@@ -20,6 +20,7 @@ namespace kolo::internal {
 // What the stand-in saw last, and what it shall do next.
 struct Script {
   std::atomic<int> alive{0};
+  std::atomic<int> closed_in_child{0};
   std::atomic<bool> is_waiting{false};
   std::atomic<bool> is_shut_down{false};
   Submission last;
@@ -56,6 +57,7 @@ class FakeContext final : public Context {
     }
     return Status::ok();
   }
+  void close_in_child() const noexcept override { ++script->closed_in_child; }
   int rank() const override { return 1; }
   int size() const override { return 4; }
   int local_rank() const override { return 0; }

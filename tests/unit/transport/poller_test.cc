@@ -1,7 +1,10 @@
 #include "transport/poller.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -156,6 +159,37 @@ TEST(Poller, OneWakeRousesBothSleepers) {
   driver.join();
   background.join();
   EXPECT_LT(elapsed(start), 10s);
+}
+
+// Peers of a process that has ended hear so although a child of it, which has forgotten its copies,
+// lives on.
+TEST(Poller, AForkedChildGivesUpItsCopies) {
+  Poller poller = make_poller();
+  std::array<SocketPair, 300> pairs;  // whose list is longer than what is read at once
+  for (SocketPair& pair : pairs) ASSERT_TRUE(poller.add(pair.near.get()).is_ok());
+  SocketPair others, ready, finish;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    poller.close_in_child();
+    const bool kept = ::fcntl(others.near.get(), F_GETFD) >= 0;
+    ready.send();
+    char byte = 0;
+    while (::recv(finish.near.get(), &byte, 1, 0) != 1) std::this_thread::sleep_for(1ms);
+    ::_exit(kept ? 0 : 1);
+  }
+  char byte = 0;
+  while (::recv(ready.near.get(), &byte, 1, 0) != 1) std::this_thread::sleep_for(1ms);
+  for (SocketPair& pair : pairs) {
+    EXPECT_GE(::fcntl(pair.near.get(), F_GETFD), 0) << "the parent's own is open";
+    poller.remove(pair.near.get());
+    pair.near.reset();
+    EXPECT_EQ(::recv(pair.far.get(), &byte, 1, 0), 0) << "the end is seen at once";
+  }
+  finish.send();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace
