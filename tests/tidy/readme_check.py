@@ -40,6 +40,19 @@ def check_workflow(words, _folder):
     return None if words[-1] in names else f"no workflow preset {words[-1]}"
 
 
+def check_build(words, _folder):
+    """Its preset is there, and so are the targets; building them again is not for a check."""
+    presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))
+    preset = words[words.index("--preset") + 1]
+    kind = "buildPresets" if "--build" in words else "configurePresets"
+    if preset not in [entry["name"] for entry in presets[kind]]:
+        return f"no preset {preset} in {kind}"
+    targets = words[words.index("--target") + 1:] if "--target" in words else []
+    texts = "".join(p.read_text(encoding="utf-8") for p in ROOT.glob("*/**/CMakeLists.txt"))
+    missing = [name for name in targets if f"add_executable({name} " not in texts]
+    return f"no programs {missing}" if missing else None
+
+
 def check_install(_words, _folder):
     texts = [p.read_text(encoding="utf-8") for p in ROOT.glob("*/CMakeLists.txt")]
     return None if any("install(" in text for text in texts) else "nothing is installed"
@@ -81,6 +94,7 @@ def check_launch(words, folder):
 KINDS = [
     (r"scripts/\w+\.sh\b", check_script),
     (r"cmake --workflow --preset ", check_workflow),
+    (r"cmake (--build )?--preset ", check_build),
     (r"cmake --install build/release ", check_install),
     (r"cmake -S your/|export PKG_CONFIG_PATH=|cc trainer\.c ", check_prefix),
     (BIN, check_program),
@@ -124,7 +138,7 @@ def check_options():
 
 
 def check_links():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README):
         if not (ROOT / target).exists():
             yield f"README: links to {target}, which is not there"
 
