@@ -1,6 +1,5 @@
 /* The C snippets of docs/training.md as functions. */
-#ifndef KOLO_TESTS_SNIPPETS_H_
-#define KOLO_TESTS_SNIPPETS_H_
+#pragma once
 
 #include <kolo/kolo.h>
 
@@ -19,5 +18,3 @@ void be_told(kolo_context* kolo, float* gradient, size_t n, void (*other_work)(v
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* KOLO_TESTS_SNIPPETS_H_ */
