@@ -41,6 +41,7 @@ const Kind kKinds[] = {
     {"exit:1", 1, "exit code 1"},
     {"exit:3", 3, "exit code 3"},
     {"return:255", 255, "exit code 255"},
+    {"abort:5", 5, "exit code 5"},
     {"signal:" + std::to_string(SIGSEGV), 128 + SIGSEGV, "signal 11"},
     {"signal:" + std::to_string(SIGKILL), 128 + SIGKILL, "signal 9"},
     {"signal:" + std::to_string(SIGABRT), 128 + SIGABRT, "signal 6"},
@@ -99,7 +100,7 @@ TEST(Blame, TheFirstInTime) {
   }
 }
 
-// Who calls kolo_abort, or leaves without a failure, is told apart from who fails.
+// Who leaves without a failure is told apart from who fails.
 TEST(Blame, SurvivorsOfARankThatDidNotFailAreBlamed) {
   const Outcome outcome = run({kKolorun, "-np", "2", kWorker, "fall", "exit:0", "1", "exit:7"});
   EXPECT_EQ(outcome.exit_code, 7) << outcome.err;

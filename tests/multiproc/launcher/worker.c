@@ -1,13 +1,11 @@
 /* A rank for the launcher's tests that works as a trainer does: on the public interface alone.
 
      worker fall KIND RANK [SURVIVORS]
-         All ranks add without a pause. RANK ends in the middle, by KIND: "exit:N", "return:N" or
-         "signal:N"; at the first error the others end by SURVIVORS (default "exit:1"). With a
-         RANK that nobody has the job goes on for ever.
-     worker add TOKEN STEPS
-         Every rank adds TOKEN; ends with 0 if each sum is TOKEN times the size.
-     worker meet FOLDER
-         Makes FOLDER/<rank>, waits until someone opens the pipe FOLDER/go for writing, then joins;
+         All ranks add without a pause. RANK ends in the middle, by KIND: "exit:N", "return:N",
+         "signal:N", or "abort:N" (kolo_abort, then exit); at the first error the others end by
+   SURVIVORS (default "exit:1"). With a RANK that nobody has the job goes on for ever. worker add
+   TOKEN STEPS Every rank adds TOKEN; ends with 0 if each sum is TOKEN times the size. worker meet
+   FOLDER Makes FOLDER/<rank>, waits until someone opens the pipe FOLDER/go for writing, then joins;
          prints when it had joined, and ends with 0 if ranks 1 to n sum up to n(n+1)/2. */
 #include <fcntl.h>
 #include <signal.h>
@@ -54,7 +52,10 @@ static int fall(const char* kind, int rank, const char* survivors) {
   kolo_options options = KOLO_OPTIONS_INIT;
   options.name = "values";
   for (int i = 0;; ++i) {
-    if (falls && i == 50) return end_by(kind);
+    if (falls && i == 50) {
+      if (strncmp(kind, "abort", 5) == 0) kolo_abort(context, "enough");
+      return end_by(kind);
+    }
     if (kolo_allreduce(context, values, values, 1000, KOLO_FLOAT32, KOLO_SUM, &options, NULL) !=
         KOLO_OK) {
       return end_by(survivors);
