@@ -119,6 +119,24 @@ TEST_F(OverWires, S36) {
   }
 }
 
+TEST_F(OverWires, S38) {
+  const Hosts hosts(3);
+  const auto drop = [&](int at, int from) {
+    const Outcome outcome = test::run(
+        {Hosts::ip_path(), "netns", "exec", hosts.name(at), "/usr/sbin/nft",
+         "add table inet chaos; add chain inet chaos into { type filter hook input priority 0; "
+         "policy accept; }; add rule inet chaos into ip saddr 10.77.0." +
+             std::to_string(from + 1) + " drop"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  };
+  drop(1, 2);
+  drop(2, 1);
+  // The launcher's own limit is no part of this.
+  const Outcome outcome =
+      hosts.launch(1, {KOLO_CHAOS_CASES, "S38"}, {"--start-timeout", "5", "--grace", "20"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+}
+
 // A few trials of everything that a road can have.
 void expect_trials_right(Road road, int hosts, std::uint64_t seed, double seconds) {
   std::printf("seeds from %llu over %s\n", static_cast<unsigned long long>(seed), word_of(road));

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "transport/net/proved.h"
 #include "transport/tcp/links.h"
+#include "transport/tcp/mesh_agreement.h"
 #include "transport/tcp/tcp_channel.h"
 #include "transport/tcp/tcp_control.h"
 
@@ -41,6 +42,9 @@ void limit_silence(int fd, Nanos limit) {
 // So many connections are begun at a time, the nearest ranks first: in a job of many ranks, all of
 // which do so, nobody has more unproved visitors than he lets stand (ProvingAcceptor::Limits).
 constexpr std::size_t kMaxUnderWay = 16;
+
+// Ranks begin at about one time, and those that wait to the end have to tell the others.
+constexpr Nanos kReportTime = 500ms;
 
 // The making of one mesh: the higher rank of a pair connects, the lower one accepts. One thread.
 class Mesh {
@@ -72,6 +76,16 @@ class Mesh {
     return missing_ == 0 ? Status::ok() : too_late(limit);
   }
 
+  // The ranks that control connections reach.
+  [[nodiscard]] std::vector<int> linked() const {
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (made_[i] && links_[i].role == HandshakeRole::kControl) ranks.push_back(links_[i].peer);
+    }
+    return ranks;
+  }
+
+  // Of what is there.
   Result<Fabric> take_fabric(const TcpOptions& options, Poller& poller) {
     Fabric fabric;
     fabric.table = table_;
@@ -79,6 +93,7 @@ class Mesh {
     for (auto& stream : fabric.channels) stream.resize(table_.peers.size());
     auto control = std::make_unique<TcpControl>(poller);
     for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!made_[i]) continue;
       ProvedConnection& made = *made_[i];
       const Link& link = links_[i];
       boost::system::error_code error;
@@ -191,6 +206,20 @@ class Mesh {
     if (missing_ == 0) io_.stop();
   }
 
+  // By this rank, or by the peer that has to connect to it.
+  [[nodiscard]] std::string what_was_tried(std::size_t index) const {
+    const bool connects = connectors_[index] != nullptr;
+    if (connects && !connectors_[index]->last_error().empty()) {
+      return connectors_[index]->last_error();
+    }
+    std::string text = connects ? "tried:" : "it was to come to";
+    const int to = connects ? links_[index].peer : self_;
+    for (const std::string& endpoint : table_.peers[static_cast<std::size_t>(to)].endpoints) {
+      text += " " + endpoint;
+    }
+    return text;
+  }
+
   [[nodiscard]] Status too_late(Nanos limit) const {
     std::string text = name_of(self_) + " has no connection to";
     int last = -1;
@@ -198,9 +227,7 @@ class Mesh {
       const int rank = links_[i].peer;
       if (made_[i] || rank == last) continue;
       text += (last < 0 ? " " : ", ") + name_of(rank);
-      if (connectors_[i] && !connectors_[i]->last_error().empty()) {
-        text += " [" + connectors_[i]->last_error() + "]";
-      }
+      text += " [" + what_was_tried(i) + "]";
       last = rank;
     }
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
@@ -257,9 +284,14 @@ Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
   KOLO_RETURN_IF_ERROR(check(identity, table, self, options));
   try {
     Mesh mesh(identity, table, self, options);
+    const Nanos deadline = SteadyClock().now() + options.start_timeout + kReportTime;
+    const Status built = mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout);
+    const std::vector<int> linked = mesh.linked();
+    Result<Fabric> fabric = mesh.take_fabric(options, poller);
+    if (!fabric) return built.is_ok() ? fabric.status() : built;
     KOLO_RETURN_IF_ERROR(
-        mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout));
-    return mesh.take_fabric(options, poller);
+        agree_on_mesh(*fabric->control, linked, table, self, built, poller, deadline));
+    return fabric;
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +
                           "; raise the limit of open files (ulimit -n)");

@@ -135,6 +135,38 @@ TEST(TcpConnectErrors, OtherGenerationAndOtherSecretAreRefused) {
   }
 }
 
+// Rank 2 looks for rank 1 where nobody answers; rank 0 has all of its connections.
+TEST(TcpConnectErrors, AllRanksLearnOfAPairThatIsNotConnected) {
+  std::vector<std::unique_ptr<TcpListener>> listeners;
+  PeerTable table;
+  table.generation = 1;
+  for (int rank = 0; rank < 3; ++rank) {
+    listeners.push_back(std::move(*TcpListener::open({"127.0.0.1"})));
+    table.peers.push_back(test_peer(rank));
+    table.peers.back().endpoints = listeners.back()->endpoints();
+  }
+  const auto silent = std::move(*TcpListener::open({"127.0.0.1"}));
+  PeerTable misled = table;
+  misled.peers[1].endpoints = silent->endpoints();
+  const TcpOptions options{1, {"127.0.0.1"}, 600ms};
+  const auto connect = [&](int rank) {
+    return std::async(std::launch::async, [&, rank] {
+      Poller poller = std::move(*Poller::create());
+      const auto at = static_cast<std::size_t>(rank);
+      return tcp_connect(*listeners[at], test_identity(), rank == 2 ? misled : table, rank, options,
+                         poller)
+          .status();
+    });
+  };
+  std::future<Status> all[] = {connect(0), connect(1), connect(2)};
+  for (std::future<Status>& one : all) {
+    const Status status = one.get();
+    EXPECT_EQ(status.code(), StatusCode::kTimedOut) << status.to_string();
+    EXPECT_THAT(status.text(),
+                AllOf(HasSubstr("rank 1"), HasSubstr("rank 2"), HasSubstr("127.0.0.1:")));
+  }
+}
+
 TEST(TcpConnectErrors, ListensOnlyWhereTold) {
   auto listener = TcpListener::open({"127.0.0.1", "127.0.0.2"});
   ASSERT_TRUE(listener.is_ok());
