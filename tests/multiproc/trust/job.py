@@ -107,32 +107,37 @@ def memory_of(pids):
     return total
 
 
-class Job:
-    """trust_ranks under kolorun, in a folder of its own. Nothing of it outlives the object."""
+class AnyJob:
+    """trust_ranks in a folder of its own. Nothing of it outlives the object."""
 
-    def __init__(self, kolorun, ranks, size=3, flags=(), environment=None):
+    def __init__(self, size):
         self.folder = tempfile.mkdtemp(prefix="kolo-trust-")
         self.size = size
-        command = [kolorun, "-np", str(size), "--start-timeout", "10", "--grace", "2"]
         self.out = open(self.folder + "/out", "wb")
         self.err = open(self.folder + "/err", "wb")
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            command + list(flags) + [ranks, "steps", self.folder],
-            stdin=subprocess.DEVNULL,
-            stdout=self.out,
-            stderr=self.err,
-            start_new_session=True,
-            env={**os.environ, **(environment or {})},
+        self.roots = []  # what was started: sessions of their own
+
+    def begin(self, command, environment):
+        self.roots.append(
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self.out,
+                stderr=self.err,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
         )
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        for process in self.roots:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         self.out.close()
         self.err.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -144,13 +149,18 @@ class Job:
         except OSError:
             return ""
 
+    def output(self):
+        return self.read("err") + self.read("out")
+
+    def has_ended(self):
+        return any(process.poll() is not None for process in self.roots)
+
     def wait_ready(self, seconds=20):
         """Until every rank has made its first step; how long that took since the start."""
         limit = time.monotonic() + seconds
         while not all(self.read(f"ready.{rank}") for rank in range(self.size)):
-            if self.process.poll() is not None or time.monotonic() > limit:
-                output = self.read("err") + self.read("out")
-                raise AssertionError("the job did not start: " + output)
+            if self.has_ended() or time.monotonic() > limit:
+                raise AssertionError("the job did not start: " + self.output())
             time.sleep(0.005)
         return time.monotonic() - self.started
 
@@ -162,21 +172,65 @@ class Job:
         return self.read("ready.0").split("\n")[1]
 
     def processes(self):
-        return children_of(self.process.pid)
+        return [pid for process in self.roots for pid in children_of(process.pid)]
 
     def ports(self):
-        return sorted(listening(self.processes()) | {self.rendezvous()})
+        return sorted(listening(self.processes()))
 
-    def finish(self, test):
-        """Ends the job, which must have been exact in every step on every rank."""
+    def stop(self):
         with open(self.folder + "/stop", "w", encoding="ascii"):
             pass
-        code = self.process.wait(timeout=30)
-        test.assertEqual(code, 0, self.read("err") + self.read("out"))
+
+    def codes(self, seconds=30):
+        limit = time.monotonic() + seconds
+        return [process.wait(max(0, limit - time.monotonic())) for process in self.roots]
+
+    def finish(self, test):
+        """Ends the job, which must have been exact in every step on every rank; its errors."""
+        self.stop()
+        test.assertEqual(set(self.codes()), {0}, self.output())
         steps = {self.read(f"done.{rank}") for rank in range(self.size)}
         test.assertEqual(len(steps), 1, "ranks made different numbers of steps")
         test.assertGreater(int(steps.pop()), 0)
         return self.read("err")
+
+
+class Job(AnyJob):
+    """Under kolorun."""
+
+    def __init__(self, kolorun, ranks, size=3, flags=(), environment=None):
+        super().__init__(size)
+        command = [kolorun, "-np", str(size), "--start-timeout", "10", "--grace", "2"]
+        self.begin(command + list(flags) + [ranks, "steps", self.folder], environment)
+
+
+class HandJob(AnyJob):
+    """Ranks started by hand, over TCP, with a secret, a job's name and a port that may come again.
+    The last rank comes `late` seconds after the others."""
+
+    SECRET = "the secret of jobs by hand"
+
+    def __init__(self, ranks, port, size=3, late=0, environment=None):
+        super().__init__(size)
+        for rank in range(size):
+            if rank == size - 1:
+                time.sleep(late)
+            self.begin(
+                [ranks, "steps", self.folder],
+                {
+                    "KOLO_RANK": str(rank),
+                    "KOLO_SIZE": str(size),
+                    "KOLO_LOCAL_RANK": str(rank),
+                    "KOLO_LOCAL_SIZE": str(size),
+                    "KOLO_RENDEZVOUS": f"127.0.0.1:{port}",
+                    "KOLO_SECRET": self.SECRET,
+                    "KOLO_JOB": "by hand",
+                    "KOLO_TRANSPORT": "tcp",
+                    "KOLO_START_TIMEOUT_MS": "10000",
+                    "KOLO_PEER_TIMEOUT_MS": "3000",
+                    **(environment or {}),
+                },
+            )
 
 
 # ---- kolo's handshake, as an outsider would write it (transport/handshake.h)

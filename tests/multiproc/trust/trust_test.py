@@ -266,7 +266,7 @@ class Trust(unittest.TestCase):
         seen, names = set(), set()
         for start in range(100 if kit.LONG else 10):
             job = self.start(flags=["--transport", ("shm", "tcp")[start % 2]])
-            while not job.read("ready.2") and job.process.poll() is None:
+            while not job.read("ready.2") and not job.has_ended():
                 seen |= {address for (address, _), _ in kit.tcp_listeners()}
                 with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
                     names |= {line.split()[7] for line in file.readlines()[1:]
@@ -365,7 +365,7 @@ class Trust(unittest.TestCase):
             job = self.start(flags=["--transport", transport])
             strange = set()
             while not all(job.read(f"ready.{rank}") for rank in range(3)):
-                self.assertIsNone(job.process.poll(), job.read("err"))
+                self.assertFalse(job.has_ended(), job.output())
                 for folder in ("/tmp", "/dev/shm"):
                     strange |= set(os.listdir(folder)) - known
             job.finish(self)
