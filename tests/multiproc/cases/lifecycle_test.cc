@@ -107,7 +107,8 @@ TEST(LifeCycle, AnInitAfterOneThatTimedOut) {
 }
 
 TEST(LifeCycle, AnExitFromMainWithWorkInFlight) {
-  for (int round = 0; round < repetitions(100); ++round) {
+  const int rounds = long_tests() ? 100 : 10;
+  for (int round = 0; round < rounds; ++round) {
     const Outcome outcome = launch(3, "exit-in-flight");
     ASSERT_EQ(outcome.exit_code, 0) << "round " << round << ": " << outcome.err;
     EXPECT_THAT(outcome.err, Not(HasSubstr("signal"))) << "round " << round;
@@ -123,6 +124,8 @@ TEST(Shutdown, OfADeadPeer) {
     EXPECT_THAT(outcome.err, Not(HasSubstr("case_ranks:")));
   }
 }
+TEST(Shutdown, OfAFrozenPeer) { expect_well(3, "shutdown-frozen-peer"); }
+TEST(Shutdown, WhileOthersAbort) { expect_well(3, "shutdown-amid-aborts"); }
 TEST(Shutdown, DuringAJoin) { expect_well(3, "shutdown-in-join"); }
 TEST(Shutdown, InsideAGroup) { expect_well(3, "shutdown-in-group"); }
 TEST(Shutdown, FromTwoThreads) { expect_well(3, "shutdown-from-two-threads"); }

@@ -1,6 +1,8 @@
-// kolo_shutdown in every state of a context: with a dead peer that nobody has noticed, during a
-// join, inside a group, from two threads at once, and among threads that wait, test and submit.
+// kolo_shutdown in every state of a context: with a dead peer that nobody has noticed, with a
+// frozen one, while others abort, during a join, inside a group, from two threads at once, and
+// among threads that wait and ask.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -46,6 +48,60 @@ int with_a_dead_peer(bool in_flight) {
   }
   std::fprintf(stderr, "survived rank %d\n", job.rank());
   sleep_ms(300);
+  return 0;
+}
+
+// Rank 1 is frozen when the others leave, and continued when they have: nobody waits for ever, and
+// rank 1 finds that it is alone.
+int of_a_frozen_peer() {
+  const Job job;
+  std::vector<std::int32_t> pids(static_cast<std::size_t>(job.size()));
+  const std::int32_t own = ::getpid();
+  expect_status(kolo_allgather(job.context(), &own, pids.data(), 1, KOLO_INT32, nullptr, nullptr),
+                KOLO_OK, "kolo_allgather");
+  if (job.rank() == 1) {
+    ::raise(SIGSTOP);
+    std::int64_t value = 1;
+    const Stopwatch watch;
+    const kolo_status status =
+        kolo_allreduce(job.context(), &value, &value, 1, KOLO_INT64, KOLO_SUM, nullptr, nullptr);
+    KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_PEER_LOST}));
+    static_cast<void>(kolo_shutdown(job.context()));
+    watch.expect_between(0, 2, "the continued rank was told, and left");
+    return 0;
+  }
+  sleep_ms(200);
+  const Stopwatch watch;
+  const kolo_status status = kolo_shutdown(job.context());
+  KOLO_EXPECT(is_one_of(status, {KOLO_OK, KOLO_PEER_LOST}));
+  watch.expect_between(0, 6, "kolo_shutdown returned");  // shutdown_timeout_ms is 5 s
+  sleep_ms(200);                                         // the others do, too
+  KOLO_EXPECT(::kill(pids[1], SIGCONT) == 0);
+  return 0;
+}
+
+// Some ranks abort while others leave.
+int amid_aborts() {
+  for (int round = 0; round < repetitions(100); ++round) {
+    const Job job;
+    std::vector<float> values(1000, 1.0F);
+    const std::string name = "only on rank " + std::to_string(job.rank());
+    const kolo_options options = named(name.c_str());
+    kolo_request request = KOLO_REQUEST_NULL;
+    const kolo_status submitted =
+        kolo_allreduce(job.context(), values.data(), values.data(), values.size(), KOLO_FLOAT32,
+                       KOLO_SUM, &options, &request);
+    KOLO_EXPECT(is_one_of(submitted, {KOLO_OK, KOLO_ABORTED}));
+    if ((job.rank() + round) % 2 == 0) {
+      const kolo_status status = kolo_abort(job.context(), "enough");
+      KOLO_EXPECT(is_one_of(status, {KOLO_OK, KOLO_ABORTED}));
+    }
+    const Stopwatch watch;
+    const kolo_status status = kolo_shutdown(job.context());
+    KOLO_EXPECT(is_one_of(status, {KOLO_OK, KOLO_ABORTED}));
+    watch.expect_between(0, 2, "kolo_shutdown returned");
+    expect_status(kolo_wait(job.context(), &request, 0), KOLO_NOT_INITIALIZED, "a late wait");
+  }
   return 0;
 }
 
@@ -140,6 +196,8 @@ int from_two_threads() {
 std::vector<Situation> shutdown_situations() {
   return {{"shutdown-dead-peer", [] { return with_a_dead_peer(false); }},
           {"shutdown-dead-peer-in-flight", [] { return with_a_dead_peer(true); }},
+          {"shutdown-frozen-peer", of_a_frozen_peer},
+          {"shutdown-amid-aborts", amid_aborts},
           {"shutdown-in-join", in_a_join},
           {"shutdown-in-group", in_a_group},
           {"shutdown-from-two-threads", from_two_threads}};
