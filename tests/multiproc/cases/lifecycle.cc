@@ -433,7 +433,8 @@ int init_after_timeout() {
   return 0;
 }
 
-// main returns, or exit() is called by another thread, with everything in flight and no shutdown.
+// main returns, or exit() is called by another thread, with everything in flight, a thread inside
+// of a wait, and no shutdown.
 int exit_in_flight() {
   // What is in flight is the program's to keep: never freed, as exit() would free what is static.
   static auto& values = *new std::vector(40, std::vector<float>(100'000, 1.0F));
@@ -446,7 +447,17 @@ int exit_in_flight() {
     static_cast<void>(kolo_allreduce(job.context(), values[i].data(), values[i].data(),
                                      values[i].size(), KOLO_FLOAT32, KOLO_SUM, &options, &request));
   }
-  if (job.rank() == 1) sleep_ms(20);
+  static kolo_request waited = KOLO_REQUEST_NULL;
+  if (job.rank() == 0) {
+    const kolo_options options = named("that no other rank submits");
+    static float value = 1.0F;
+    static_cast<void>(kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32, KOLO_SUM,
+                                     &options, &waited));
+    std::thread([context = job.context()] {
+      static_cast<void>(kolo_wait(context, &waited, KOLO_FOREVER));
+    }).detach();
+  }
+  if (job.rank() < 2) sleep_ms(20);
   if (job.rank() == 2) std::thread([] { std::exit(0); }).join();
   return 0;
 }
