@@ -77,20 +77,22 @@ def listening(pids):
     return {where for where, inode in tcp_listeners() if inode in inodes}
 
 
-def tcp_listeners():
-    """((address, port), inode) of every listening TCP socket of this network namespace."""
-    for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
-        if not os.path.exists(table):
+def tcp_listeners(pid="self"):
+    """((address, port), inode) of every listening TCP socket in that process's network."""
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        try:
+            with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
+                lines = file.readlines()[1:]
+        except OSError:
             continue
-        with open(table, encoding="ascii") as file:
-            for line in file.readlines()[1:]:
-                fields = line.split()
-                if fields[3] != "0A":
-                    continue
-                raw, port = fields[1].split(":")
-                words = bytes.fromhex(raw)
-                packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
-                yield (socket.inet_ntop(family, packed), int(port, 16)), fields[9]
+        for line in lines:
+            fields = line.split()
+            if fields[3] != "0A":
+                continue
+            raw, port = fields[1].split(":")
+            words = bytes.fromhex(raw)
+            packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+            yield (socket.inet_ntop(family, packed), int(port, 16)), fields[9]
 
 
 def memory_of(pids):

@@ -279,6 +279,45 @@ class Trust(unittest.TestCase):
         for name in names:
             self.assertTrue(name.startswith("@kolo-") and len(name) > 40, name)
 
+    def test_R15_several_hosts_listen_on_the_chosen_addresses(self):
+        if not ISOLATED:
+            self.skipTest("needs network namespaces (root)")
+
+        def ip(*words):
+            subprocess.run(["ip", *words], check=True)
+
+        os.makedirs("/run/netns", exist_ok=True)
+        hosts = [f"kolotrust{os.getpid()}h{number}" for number in range(2)]
+        for number, host in enumerate(hosts):
+            ip("netns", "add", host)
+            self.addCleanup(ip, "netns", "del", host)
+            ip("-n", host, "link", "set", "lo", "up")
+        for net, wire in (("10.77.0", "wire0"), ("10.88.0", "spare0")):
+            ip("link", "add", wire, "netns", hosts[0], "type", "veth",
+               "peer", "name", wire, "netns", hosts[1])
+            for number, host in enumerate(hosts):
+                ip("-n", host, "address", "add", f"{net}.{number + 1}/24", "dev", wire)
+                ip("-n", host, "link", "set", wire, "up")
+        for start in range(20 if kit.LONG else 3):
+            job = self.start(flags=["-H", f"{hosts[0]}:2,{hosts[1]}:1", "--launcher-exec",
+                                    shutil.which("ip") + " netns exec",
+                                    "--network-interfaces", "wire0"])
+            seen = set()
+
+            def look(job=job, seen=seen):
+                for pid in job.processes():
+                    seen.update(address for (address, _), _ in kit.tcp_listeners(pid))
+
+            while not job.read("ready.2") and not job.has_ended():
+                look()
+            job.wait_ready()
+            look()
+            job.finish(self)
+            # The rendezvous of each host's own ranks is on loopback.
+            self.assertLessEqual(seen, {"127.0.0.1", "10.77.0.1", "10.77.0.2"})
+            if start == 0:
+                print(f"R15: two hosts listened on {seen}")
+
     def test_R15_the_secret_is_seen_nowhere(self):
         timeline = tempfile.mkdtemp(prefix="kolo-trust-timeline-")
         self.addCleanup(shutil.rmtree, timeline)

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "transport/handshake.h"
 
 namespace kolo::internal {
 namespace {
@@ -73,6 +76,58 @@ TEST(Frames, EveryFlippedBitIsRefused) {
     const Bodies got = session.read_all();
     // A larger length only means that the frame is not whole yet: nothing comes out.
     EXPECT_TRUE(got.empty() || got == Bodies{"<bad>"}) << "bit " << bit;
+  }
+}
+
+// A whole conversation as it goes up a connection: Hello, proof, 100 messages.
+TEST(Frames, S73EveryFlippedBitOfAConversationIsRefused) {
+  std::vector<std::string> bodies;
+  for (std::size_t i = 0; i < 100; ++i) bodies.push_back("message " + std::to_string(i));
+  const HandshakeClaim claim{1, HandshakeRole::kControl, 0, 1, 0, 1};
+  std::size_t total = 0;
+  // What an acceptor gets out of it with that bit flipped; SIZE_MAX: none is.
+  const auto heard = [&](std::size_t bit) {
+    Handshake from = Handshake::connector("job", "a secret of some length", claim, Digest{});
+    Handshake to = Handshake::acceptor(
+        "job", "a secret of some length", 1, [](const HandshakeClaim&) { return Refusal::kNone; },
+        random_digest());
+    Bodies got;
+    std::size_t sent = 0;
+    const auto up = [&](std::string bytes) {
+      const std::size_t at = bit / 8;
+      if (sent <= at && at < sent + bytes.size()) {
+        bytes[at - sent] = static_cast<char>(bytes[at - sent] ^ (1 << bit % 8));
+      }
+      sent += bytes.size();
+      return bytes;
+    };
+    while (!from.done()) {
+      const std::string out = up(from.take_output());
+      if (!to.feed(std::as_bytes(std::span(out))).is_ok()) return got;
+      const std::string back = to.take_output();
+      if (!from.feed(std::as_bytes(std::span(back))).is_ok()) return got;
+    }
+    FrameSealer sealer(from.session_key(), FrameDirection::kFromConnector);
+    FrameReader reader(to.session_key(), FrameDirection::kFromConnector, 1 << 20);
+    std::string stream;
+    for (const std::string& body : bodies) sealer.seal(FrameKind::kMessage, body, stream);
+    stream = up(stream);
+    total = sent;
+    std::memcpy(reader.space().data(), stream.data(), stream.size());
+    reader.commit(stream.size());
+    while (true) {
+      const auto frame = reader.next();
+      if (!frame || !frame->has_value()) return got;
+      got.emplace_back((*frame)->body);
+    }
+  };
+  ASSERT_EQ(heard(SIZE_MAX), bodies);
+  ASSERT_GT(total, 4096U);
+  const std::size_t step = std::getenv("KOLO_TEST_LONG") != nullptr ? 1 : 5;
+  for (std::size_t bit = 0; bit < std::size_t{8} * 4096; bit += step) {
+    const Bodies got = heard(bit);
+    ASSERT_LT(got.size(), bodies.size()) << "bit " << bit;
+    ASSERT_TRUE(std::equal(got.begin(), got.end(), bodies.begin())) << "bit " << bit;
   }
 }
 
