@@ -33,19 +33,10 @@ void append_escaped(std::string_view text, std::string& out) {
   }
 }
 
-void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // a full disk costs the trace, not the job
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int rank,
-                                           std::uint64_t generation) {
+                                           std::uint64_t generation, Logger& logger) {
   const std::string path =
       directory + "/kolo-rank" + std::to_string(rank) + ".g" + std::to_string(generation) + ".json";
   if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
@@ -62,8 +53,8 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int ran
                 "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,"
                 "\"args\":{\"name\":\"rank %d\"}}",
                 rank, rank);
-  write_all(file.get(), first);
-  std::unique_ptr<Trace> trace(new Trace(std::move(file), rank));
+  std::unique_ptr<Trace> trace(new Trace(std::move(file), path, rank, logger));
+  trace->write(first);
   trace->records_.reserve(kFlushRecords);
   trace->names_.reserve(kFlushNameBytes);
   return trace;
@@ -71,7 +62,7 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::string& directory, int ran
 
 Trace::~Trace() {
   flush();
-  write_all(file_.get(), "\n]\n");
+  write("\n]\n");
 }
 
 void Trace::record(Phase phase, std::uint64_t id, std::string_view name, Nanos when) {
@@ -89,10 +80,26 @@ void Trace::flush() {
 
 void Trace::flush_locked() {
   std::string lines;
-  for (const Record& record : records_) append_line(record, lines);
+  if (file_.is_open()) {
+    for (const Record& record : records_) append_line(record, lines);
+  }
   records_.clear();
   names_.clear();
-  write_all(file_.get(), lines);
+  write(lines);
+}
+
+void Trace::write(std::string_view bytes) {
+  while (file_.is_open() && !bytes.empty()) {
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+    if (written > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0 || errno != EINTR) {
+      const char* why = std::strerror(written == 0 ? ENOSPC : errno);
+      file_.reset();
+      logger_.warning("timeline: '" + path_ + "' cannot be written any more: " + why +
+                      ". The trace ends here, the job goes on");
+    }
+  }
 }
 
 void Trace::append_line(const Record& record, std::string& lines) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -23,9 +24,10 @@ class Trace {
   enum class Phase : std::uint8_t { kEnqueue, kReady, kOrdered, kStart, kDone };
 
   // Creates `directory` if needed and kolo-rank<rank>.g<generation>.json in it.
-  // RESOURCE, with the cause, if that cannot be done.
+  // RESOURCE, with the cause, if that cannot be done. What cannot be written later ends the trace,
+  // not the job, with one warning to `logger`, which must outlive this.
   static Result<std::unique_ptr<Trace>> open(const std::string& directory, int rank,
-                                             std::uint64_t generation);
+                                             std::uint64_t generation, Logger& logger);
   ~Trace();  // flushes and closes the array
 
   // `id` pairs the phases of one operation.
@@ -43,13 +45,17 @@ class Trace {
     std::uint32_t name_bytes;
   };
 
-  Trace(UniqueFd file, int rank) : file_(std::move(file)), rank_(rank) {}
+  Trace(UniqueFd file, std::string path, int rank, Logger& logger)
+      : file_(std::move(file)), path_(std::move(path)), rank_(rank), logger_(logger) {}
   void flush_locked();
+  void write(std::string_view bytes);
   void append_line(const Record& record, std::string& lines) const;
 
   std::mutex mutex_;
-  UniqueFd file_;
-  int rank_;
+  UniqueFd file_;  // closed once it has failed
+  const std::string path_;
+  const int rank_;
+  Logger& logger_;
   std::vector<Record> records_;
   std::string names_;  // of the records, one after the other
 };

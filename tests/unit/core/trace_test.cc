@@ -23,11 +23,12 @@ class TraceTest : public ::testing::Test {
   TraceTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "kolo-trace-XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
+    logger_.set_sink([this](LogLevel, std::string_view text) { warnings_.emplace_back(text); });
   }
   ~TraceTest() override { std::filesystem::remove_all(folder_); }
 
   std::unique_ptr<Trace> open(int rank) {
-    auto trace = Trace::open(folder_, rank, 7);
+    auto trace = Trace::open(folder_, rank, 7, logger_);
     EXPECT_TRUE(trace.is_ok()) << trace.status().to_string();
     return *std::move(trace);
   }
@@ -39,6 +40,8 @@ class TraceTest : public ::testing::Test {
   }
 
   std::string folder_;
+  std::vector<std::string> warnings_;
+  Logger logger_;
 };
 
 TEST_F(TraceTest, IsStrictJsonWithOneEventALine) {
@@ -107,8 +110,19 @@ TEST_F(TraceTest, RecordsOfSeveralThreadsDoNotMix) {
   }
 }
 
+TEST_F(TraceTest, AFullDiskEndsTheTraceWithOneWarning) {
+  std::filesystem::create_symlink("/dev/full", folder_ + "/kolo-rank0.g7.json");
+  {
+    auto trace = open(0);
+    for (std::uint64_t i = 0; i < 10'000; ++i) trace->record(Phase::kDone, i, "step", 1us);
+  }
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], ::testing::HasSubstr("kolo-rank0.g7.json"));
+  EXPECT_THAT(warnings_[0], ::testing::HasSubstr("No space left on device"));
+}
+
 TEST_F(TraceTest, AFolderThatCannotBeMadeIsAnErrorWithTheCure) {
-  const auto trace = Trace::open(folder_ + "/a/b", 0, 1);
+  const auto trace = Trace::open(folder_ + "/a/b", 0, 1, logger_);
   ASSERT_FALSE(trace.is_ok());
   EXPECT_EQ(trace.status().code(), StatusCode::kResource);
   EXPECT_THAT(trace.status().text(), ::testing::HasSubstr("KOLO_TIMELINE"));
