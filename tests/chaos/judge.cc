@@ -30,6 +30,7 @@ class Judgement {
       say("the moment did not come, or found no victim");
     } else if (plan_.harmless()) {
       for (int rank = 0; rank < plan_.size(); ++rank) expect_well(rank);
+      if (plan_.fault == Fault::kDisk) judge_warnings();
     } else if (plan_.fault == Fault::kFail || plan_.fault == Fault::kLimit) {
       judge_bad_start();
     } else {
@@ -73,6 +74,19 @@ class Judgement {
     const Account& account = at(rank);
     if (account.status != KOLO_OK) say(rank, "must not fail, but: " + account.error);
     if (account.steps == 0) say(rank, "made no step");
+  }
+
+  // One a rank at most, and one at all.
+  void judge_warnings() {
+    const std::string sign = "cannot be written any more";
+    int warnings = 0;
+    for (std::size_t at = seen_.words.find(sign); at != std::string::npos;
+         at = seen_.words.find(sign, at + 1)) {
+      ++warnings;
+    }
+    if (warnings < 1 || warnings > plan_.size()) {
+      say(std::to_string(warnings) + " warnings of a full disk");
+    }
   }
 
   // A rank that cannot start costs the job, not its ranks; or nothing, where there is another way.

@@ -136,7 +136,7 @@ Stage::Job Stage::start(const Plan& plan, const std::string& board) {
       const std::string folder = board + ".traces";
       options.environment["KOLO_TIMELINE"] = folder;
       const std::string small =
-          "mkdir " + folder + " && mount -t tmpfs -o size=64k none " + folder + " && exec \"$@\"";
+          "mkdir " + folder + " && mount -t tmpfs -o size=16k none " + folder + " && exec \"$@\"";
       words.insert(words.begin(), {"/usr/bin/unshare", "--mount", "/bin/sh", "-c", small, "sh"});
     }
     begin(words, options);
