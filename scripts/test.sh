@@ -46,7 +46,7 @@ scripts/setup.sh build test
 
 build release
 # Timed and many-process tests run alone; the others share the cores.
-alone='^(multiproc|multihost|bench)$'
+alone='^(multiproc|multihost|chaos|bench)$'
 tests release shared --label-exclude "$alone" --parallel "$(nproc)"
 tests release alone --label-regex "$alone"
 
