@@ -12,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "kolo/kolo.hpp"
 
 namespace {
@@ -98,6 +100,17 @@ TEST_F(ApiTest, AJobOfOne) {
     EXPECT_THAT(output_, ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
   }
   EXPECT_EQ(kolo_barrier(context_, nullptr, nullptr), KOLO_OK);
+}
+
+TEST_F(ApiTest, BuildInfoSaysWhatThereIs) {
+  const auto info = nlohmann::json::parse(kolo_build_info());
+  EXPECT_EQ(info.at("version"), kolo_version());
+  EXPECT_EQ(info.at("abi"), KOLO_ABI_VERSION);
+  EXPECT_THAT(info.at("roads").get<std::vector<std::string>>(),
+              testing::IsSupersetOf({"shm", "tcp"}));
+  EXPECT_TRUE(info.at("mpi").is_boolean());
+  EXPECT_TRUE(info.at("cpu").is_object());
+  EXPECT_EQ(kolo_build_info(), kolo_build_info());  // valid for ever: the same text
 }
 
 TEST_F(ApiTest, NullPointers) {
