@@ -135,7 +135,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
   if (!road) return road.status();
   std::unique_ptr<Trace> trace;
   if (!config.text("timeline").empty()) {
-    auto opened = Trace::open(config.text("timeline"), road->rank, road->fabric.table.generation, *logger);
+    auto opened =
+        Trace::open(config.text("timeline"), road->rank, road->fabric.table.generation, *logger);
     if (!opened) return opened.status();
     trace = *std::move(opened);
   }
