@@ -1,6 +1,8 @@
 #include "launcher/hosts.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "launcher/options.h"
 
@@ -76,19 +78,29 @@ Result<Host> parse_entry(std::string_view entry) {
   return host;
 }
 
-Status add_host(std::vector<Host>& hosts, Host host) {
-  const auto same =
-      std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == host.name; });
-  if (same == hosts.end()) {
-    hosts.push_back(std::move(host));
-  } else if (same->slots + host.slots > kMaxRanks) {
-    return invalid_argument("host " + quoted(host.name) + " has more than " +
-                            std::to_string(kMaxRanks) + " slots");
-  } else {
-    same->slots += host.slots;
+// In the order of first appearance; a cluster's list may have many thousands.
+class HostList {
+ public:
+  Status add(Host host) {
+    const auto [place, is_new] = places_.emplace(host.name, hosts_.size());
+    if (is_new) {
+      hosts_.push_back(std::move(host));
+      return Status::ok();
+    }
+    Host& same = hosts_[place->second];
+    if (same.slots + host.slots > kMaxRanks) {
+      return invalid_argument("host " + quoted(host.name) + " has more than " +
+                              std::to_string(kMaxRanks) + " slots");
+    }
+    same.slots += host.slots;
+    return Status::ok();
   }
-  return Status::ok();
-}
+  std::vector<Host> take() { return std::move(hosts_); }
+
+ private:
+  std::vector<Host> hosts_;
+  std::unordered_map<std::string, std::size_t> places_;  // by name
+};
 
 Result<Host> parse_line(std::string_view line) {
   const std::size_t blank = line.find_first_of(kBlanks);
@@ -121,7 +133,7 @@ std::string describe_slots(const std::vector<Host>& hosts) {
 }  // namespace
 
 Result<std::vector<Host>> parse_host_list(std::string_view text) {
-  std::vector<Host> hosts;
+  HostList hosts;
   while (true) {
     const std::size_t comma = text.find(',');
     const std::string_view entry = trim(text.substr(0, comma));
@@ -130,14 +142,14 @@ Result<std::vector<Host>> parse_host_list(std::string_view text) {
     }
     auto host = parse_entry(entry);
     if (!host) return host.status();
-    KOLO_RETURN_IF_ERROR(add_host(hosts, *std::move(host)));
-    if (comma == std::string_view::npos) return hosts;
+    KOLO_RETURN_IF_ERROR(hosts.add(*std::move(host)));
+    if (comma == std::string_view::npos) return hosts.take();
     text = text.substr(comma + 1);
   }
 }
 
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view file) {
-  std::vector<Host> hosts;
+  HostList list;
   for (int line_number = 1; !text.empty(); ++line_number) {
     const std::size_t newline = text.find('\n');
     const std::string_view whole = text.substr(0, newline);
@@ -145,12 +157,13 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
     const std::string_view line = trim(whole.substr(0, whole.find('#')));
     if (line.empty()) continue;
     auto host = parse_line(line);
-    const Status status = host ? add_host(hosts, *std::move(host)) : host.status();
+    const Status status = host ? list.add(*std::move(host)) : host.status();
     if (!status) {
       return invalid_argument(std::string(file) + ":" + std::to_string(line_number) + ": " +
                               status.text());
     }
   }
+  std::vector<Host> hosts = list.take();
   if (hosts.empty()) return invalid_argument(quoted(file) + " names no host");
   return hosts;
 }

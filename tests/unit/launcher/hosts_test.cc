@@ -72,6 +72,17 @@ TEST(Hostfile, BothSpellingsCommentsAndBlankLines) {
       ElementsAre(Host{"a", 4}, Host{"b", 2}, Host{"c", 1}, Host{"d", 3}, Host{"fd00::1", 2}));
 }
 
+// A search through all of them for each would take minutes.
+TEST(Hostfile, MayNameManyHosts) {
+  constexpr int kHosts = 200'000;
+  std::string text;
+  for (int i = 0; i < 2 * kHosts; ++i) text += "n" + std::to_string(i % kHosts) + "\n";
+  const auto hosts = parse_hostfile(text, "hosts");
+  ASSERT_TRUE(hosts.is_ok());
+  ASSERT_EQ(hosts->size(), static_cast<std::size_t>(kHosts));
+  EXPECT_EQ(hosts->back(), (Host{"n" + std::to_string(kHosts - 1), 2}));
+}
+
 TEST(Hostfile, ErrorsNameFileAndLine) {
   EXPECT_THAT(file_error("a\nb slots=x\n"), HasSubstr("hosts:2: "));
   EXPECT_THAT(file_error("a slots=0"), HasSubstr("hosts:1: "));
