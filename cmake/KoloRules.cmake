@@ -32,6 +32,7 @@ if(KOLO_SANITIZE)
 endif()
 if(KOLO_FUZZ)
   target_compile_options(kolo_rules INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(kolo_rules INTERFACE -fprofile-instr-generate)  # tests/fuzz counts lines
 endif()
 
 # kolo_add_room(name SOURCES ... [DEPS ...] [PRIVATE_DEPS ...])

@@ -2,25 +2,25 @@
 # Every test of kolo, with all set-up. This is also what continuous integration runs.
 #
 #   scripts/test.sh            release build and all tests; then the unit, sim and conformance tests
-#                              under asan+ubsan and tsan; then each fuzz target for a few seconds
+#                              under asan+ubsan and tsan; then each fuzz target for a minute
 #   scripts/test.sh --quick    the release build and its tests only
-#   scripts/test.sh --long     the same stages with full repetition counts (KOLO_TEST_LONG=1)
+#   scripts/test.sh --long     the same stages with full repetition counts (KOLO_TEST_LONG=1), and
+#                              10^7 executions of each fuzz target: a day
 #
-# KOLO_TEST_FUZZ_SECONDS: time for each fuzz target (default 5, with --long 60).
+# KOLO_TEST_FUZZ_SECONDS: time for each fuzz target (default 60); KOLO_TEST_FUZZ_RUNS: executions.
 # Results of every stage as JUnit: build/<preset>/junit-*.xml.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 quick=false
-fuzz_seconds=5
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
-    --long) export KOLO_TEST_LONG=1 && fuzz_seconds=60 ;;
+    --long) export KOLO_TEST_LONG=1 KOLO_TEST_FUZZ_RUNS="${KOLO_TEST_FUZZ_RUNS:-10000000}" ;;
     *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
 done
-export KOLO_TEST_FUZZ_SECONDS="${KOLO_TEST_FUZZ_SECONDS:-$fuzz_seconds}"
+export KOLO_TEST_FUZZ_SECONDS="${KOLO_TEST_FUZZ_SECONDS:-60}"
 
 reports=()
 failed=false
@@ -57,6 +57,7 @@ if ! $quick; then
   done
   build fuzz
   tests fuzz all --parallel "$(nproc)"
+  stage "fuzz: summary" python3 tests/fuzz/fuzz.py table build/fuzz/tests/fuzz/found || failed=true
 fi
 
 say "all stages after $SECONDS s"

@@ -2,7 +2,7 @@
 // as member. Nothing may crash, hang or throw; what is wrong is a Status, after which the context
 // is broken.
 //
-// Input: records of one choice byte, two length bytes and a frame. A
+// Input: a byte that picks the rank; records of one choice byte, two length bytes and a frame. A
 // choice may also put a frame's bytes through decode and encode, give it the right generation and
 // shift its numbers, so that deep states are reached.
 #include <algorithm>
@@ -114,6 +114,7 @@ void check_rank(int rank, std::string_view input) {
     const std::string_view bytes = input.substr(3, size);
     input.remove_prefix(3 + size);
     const int from = (rank + 1 + choice % (kRanks - 1)) % kRanks;
+    check_codec(bytes);
     const Result<Frame> frame = decode(bytes);
     const bool adapted = frame.is_ok() && (choice & 128) == 0;
     const std::string sent = adapted ? adapt(*frame, from, choice) : std::string(bytes);
@@ -133,7 +134,7 @@ void check_rank(int rank, std::string_view input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  kolo::internal::check_codec(input);
-  for (const int rank : {0, 1, 2, 3}) kolo::internal::check_rank(rank, input);
+  if (input.empty()) return 0;
+  kolo::internal::check_rank(input[0] & 3, input.substr(1));
   return 0;
 }

@@ -1,5 +1,6 @@
 // Any words, one a line, as kolorun's command line: ends with options within their bounds or one
-// line of error; the program's own words are the last of the command line, untouched.
+// line of error; the program's own words are the last of the command line, untouched. A line by
+// itself is also split as the command of --launcher-exec is; quoting undoes it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "launcher/options.h"
+#include "launcher/remote_command.h"
 
 using namespace kolo::internal;
 
@@ -17,6 +19,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       words.emplace_back();
     else if (data[i] != '\0')
       words.back() += static_cast<char>(data[i]);
+  }
+  if (const auto split = split_words(words.front())) {
+    std::string quoted;
+    for (const std::string& word : *split) quoted += shell_quote(word) + " ";
+    const auto again = split_words(quoted);
+    if (!again || *again != *split) std::abort();
   }
   const auto options = parse_command_line(words);
   if (!options) {

@@ -1,10 +1,12 @@
-// Any bytes as an answer of an MPI launcher, or as its process mapping: a value within its bounds
-// or an error with a text. The first byte picks the parser, and the size of the job.
+// Any bytes as an answer of an MPI launcher, as its process mapping, or as what a process of its
+// own hands to an agent: a value within its bounds or an error with a text. The first byte picks
+// the parser, and the size of the job.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "launcher/pmi_donors.h"
 #include "transport/pmi/pmi_wire.h"
 
 using namespace kolo::internal;
@@ -38,13 +40,25 @@ void check_mapping(std::string_view text, int size) {
   }
 }
 
+void check_donation(std::string_view bytes, int size) {
+  const auto donation = read_donation(bytes, size);
+  if (!donation) {
+    if (donation.status().text().empty()) std::abort();
+    return;
+  }
+  if (donation->rank < 0 || donation->rank >= size) std::abort();
+  for (const std::string& entry : donation->variables) {
+    if (!is_valid_entry(entry) || entry.starts_with("PMI_FD=")) std::abort();
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 2 == 0)
-    check_line(text);
+    check_line(text), check_donation(text, data[0] + 1);
   else
     check_mapping(text, data[0] * 4);
   return 0;
