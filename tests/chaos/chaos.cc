@@ -1,14 +1,20 @@
 // chaos: trials of one road after the other, drawn from the seeds S, S + 1, ...
 //
 //   chaos --road shm|tcp|hosts [--fault kill|freeze|...] [--trials N] [--seed S]
-//         [--peer-timeout-ms T] [--ballast-mib B] [--seconds LIMIT] [--verbose]
+//         [--peer-timeout-ms T] [--ballast-mib B] [--run-ms R] [--busy N] [--seconds LIMIT]
+//         [--verbose]
+//
+// B: memory that the victim holds besides. R: how long a job without a fault (none) runs. N: busy
+// loops beside the ranks all the while.
 //
 // Prints each trial that did not go as it must, with the command that does it again, and at the
 // end a table of results and of how long the verdicts took. Ends with 0 if all were right.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/chaos/report.h"
 #include "tests/chaos/stage.h"
@@ -24,6 +30,8 @@ struct Arguments {
   std::uint64_t seed = 1;
   std::int64_t peer_timeout_ms = 0;  // 0: drawn
   std::int64_t ballast_mib = 0;
+  std::int64_t run_ms = 300;
+  int busy = 0;
   double seconds = 0;  // 0: no limit
   bool verbose = false;
 };
@@ -53,6 +61,10 @@ bool read(int argc, char** argv, Arguments& arguments) {
       arguments.peer_timeout_ms = std::atoll(value);
     } else if (flag == "--ballast-mib") {
       arguments.ballast_mib = std::atoll(value);
+    } else if (flag == "--run-ms") {
+      arguments.run_ms = std::atoll(value);
+    } else if (flag == "--busy") {
+      arguments.busy = std::atoi(value);
     } else if (flag == "--seconds") {
       arguments.seconds = std::atof(value);
     } else {
@@ -65,8 +77,25 @@ bool read(int argc, char** argv, Arguments& arguments) {
 Plan plan_of(const Arguments& arguments, std::uint64_t seed) {
   Plan plan = draw_plan(seed, arguments.road, arguments.fault, arguments.peer_timeout_ms);
   plan.ballast_bytes = arguments.ballast_mib << 20;
+  if (plan.fault == Fault::kNone) plan.stop_ms = arguments.run_ms;
   return plan;
 }
+
+// Processes that want a core each, while this lives.
+class BusyLoops {
+ public:
+  explicit BusyLoops(int count) {
+    const test::RunOptions forever{
+        .timeout_seconds = 1e9, .environment = {}, .raw_environment = {}};
+    for (int i = 0; i < count; ++i) {
+      loops_.push_back(std::make_unique<test::Child>(
+          std::vector<std::string>{"/bin/sh", "-c", "while :; do :; done"}, forever));
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<test::Child>> loops_;  // which are killed with them
+};
 
 std::string command_of(const Arguments& arguments, std::uint64_t seed) {
   std::string text = arguments.program + " --road " + word_of(arguments.road);
@@ -106,6 +135,7 @@ int run(const Arguments& arguments) {
   if (!obstacle.empty()) std::printf("sockets are not counted: %s\n", obstacle.c_str());
   Stage stage(arguments.road == Road::kHosts ? 2 : obstacle.empty() ? 1 : 0);
   Report report;
+  const BusyLoops busy(arguments.busy);
   const double began = test::now_seconds();
   int done = 0;
   std::printf("seeds from %llu\n", static_cast<unsigned long long>(arguments.seed));
@@ -132,10 +162,12 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   kolo::chaos::Arguments arguments;
   if (!kolo::chaos::read(argc, argv, arguments)) {
-    std::fprintf(stderr,
-                 "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
-                 "limit|disk|clock]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
-                 "[--ballast-mib B] [--seconds LIMIT] [--verbose]\n");
+    std::fprintf(
+        stderr,
+        "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
+        "limit|disk|clock|none]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
+        "[--ballast-mib B] [--run-ms R] [--busy N]\n             [--seconds LIMIT] "
+        "[--verbose]\n");
     return 2;
   }
   try {

@@ -132,7 +132,10 @@ std::string text_of(const Plan& plan) {
                      (plan.by_kolorun ? ", by kolorun" : ", by itself") + ", up to " +
                      std::to_string(plan.largest_bytes >> 10) + " KiB, peer timeout " +
                      std::to_string(plan.peer_timeout_ms) + " ms";
-  if (plan.stop_ms > 0) text += ", stopped for " + std::to_string(plan.stop_ms) + " ms";
+  if (plan.stop_ms > 0) {
+    text += (plan.fault == Fault::kNone ? ", for " : ", stopped for ") +
+            std::to_string(plan.stop_ms) + " ms";
+  }
   if (plan.fault == Fault::kFail) {
     text += ", " + calls()[static_cast<std::size_t>(plan.call)] + " number " +
             std::to_string(plan.nth) + " fails";

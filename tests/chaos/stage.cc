@@ -86,7 +86,7 @@ std::vector<std::string> Stage::kolorun_arguments(const Plan& plan) const {
 RunOptions Stage::options_of(const Plan& plan, const std::string& trial) const {
   constexpr const char* kTransports[] = {"shm", "tcp", "auto"};
   RunOptions options;
-  options.timeout_seconds = kLimitSeconds;
+  options.timeout_seconds = kLimitSeconds + static_cast<double>(plan.stop_ms) / 1000;
   options.environment = {
       {kTrialVariable, trial},
       {"KOLO_TRANSPORT", kTransports[static_cast<int>(plan.road)]},
@@ -196,6 +196,7 @@ bool Stage::strike(const Plan& plan, Board& board) const {
       break;
     case Fault::kLink:
     case Fault::kDrop: change_wire(plan, true); break;
+    case Fault::kNone: sleep_us(plan.stop_ms * 1000); break;
     default: sleep_us(300'000);
   }
   board.fault_ended = monotonic_ns();
