@@ -195,21 +195,27 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
             hello.stream,   hello.from,
             hello.to,       hello.generation};
 
-  Challenge challenge{kMagic, protocol_ != 0 ? protocol_ : hello.protocol, 0, 0, job_tag_, nonce_,
-                      {}};
-  Status status;
+  Challenge challenge{};
+  challenge.magic = kMagic;
+  challenge.protocol = protocol_ != 0 ? protocol_ : hello.protocol;
+  // Who does not know the job learns neither its name's tag nor a proof to try guesses against.
+  const auto refuse = [&](Refusal refusal, Status status) {
+    challenge.refusal = static_cast<std::uint32_t>(refusal);
+    output_ += view_of(challenge);
+    return fail(std::move(status));
+  };
   if (protocol_ != 0 && hello.protocol != protocol_) {
-    challenge.refusal = static_cast<std::uint32_t>(Refusal::kOtherProtocol);
-    status = other_protocol(protocol_, hello.protocol);
-  } else if (!equal_in_constant_time(hello.job_tag, job_tag_)) {
-    challenge.refusal = static_cast<std::uint32_t>(Refusal::kOtherJob);
-    status = other_job();
+    return refuse(Refusal::kOtherProtocol, other_protocol(protocol_, hello.protocol));
   }
+  if (!equal_in_constant_time(hello.job_tag, job_tag_)) {
+    return refuse(Refusal::kOtherJob, other_job());
+  }
+  challenge.job_tag = job_tag_;
+  challenge.nonce = nonce_;
   transcript_ = view_of(hello);
   transcript_ += view_of(challenge).substr(0, offsetof(Challenge, proof));
   challenge.proof = code(side_label(false));
   output_ += view_of(challenge);
-  if (!status) return fail(std::move(status));
   step_ = Step::kProof;
   return Status::ok();
 }

@@ -2,7 +2,8 @@
 // machine over fixed structs: no socket, no clock.
 //
 //   1. connector -> acceptor   Hello      who I am, whom I want, my nonce
-//   2. acceptor  -> connector  Challenge  my nonce, my proof
+//   2. acceptor  -> connector  Challenge  my nonce, my proof; or only why not, if the Hello is of
+//                                         another protocol or job
 //   3. connector -> acceptor   Proof      my proof
 //   4. acceptor  -> connector  Verdict    welcome, or why not
 //

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 LONG = os.environ.get("KOLO_TEST_LONG") == "1"
@@ -109,6 +110,27 @@ def memory_of(pids):
     return total
 
 
+class Lag:
+    """How long this machine makes a sleeper wait for its turn, at worst, while this is open."""
+
+    def __enter__(self):
+        self.worst = 0.0
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def watch(self):
+        while not self.stop.is_set():
+            start = time.monotonic()
+            time.sleep(0.01)
+            self.worst = max(self.worst, time.monotonic() - start - 0.01)
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
 class AnyJob:
     """trust_ranks in a folder of its own. Nothing of it outlives the object."""
 
@@ -172,6 +194,10 @@ class AnyJob:
 
     def secret(self):
         return self.read("ready.0").split("\n")[1]
+
+    def tag(self):
+        """What stands for the job in a Hello."""
+        return hashlib.sha256(self.read("ready.0").split("\n")[2].encode()).digest()
 
     def processes(self):
         return [pid for process in self.roots for pid in children_of(process.pid)]

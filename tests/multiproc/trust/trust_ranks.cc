@@ -1,8 +1,8 @@
 // A rank for the tests of trust.
 //
 //   trust_ranks steps FOLDER    all-reduces and checks every bit until FOLDER/stop is there; writes
-//                               its environment's rendezvous and secret to FOLDER/ready.RANK, and
-//                               how many steps it made to FOLDER/done.RANK
+//                               its environment's rendezvous, secret and job to FOLDER/ready.RANK,
+//                               and how many steps it made to FOLDER/done.RANK
 //   trust_ranks S27             rank 1 says that it speaks another protocol; both must be told
 #include <kolo/kolo.h>
 #include <unistd.h>
@@ -67,8 +67,9 @@ int steps(const std::string& folder) {
     }
     stop = values.back() != 0;
     if (step == 0) {
-      write_file(folder + "/ready." + name,
-                 variable("KOLO_RENDEZVOUS") + "\n" + variable("KOLO_SECRET") + "\n");
+      write_file(folder + "/ready." + name, variable("KOLO_RENDEZVOUS") + "\n" +
+                                                variable("KOLO_SECRET") + "\n" +
+                                                variable("KOLO_JOB") + "\n");
     }
     ::usleep(1000);
   }

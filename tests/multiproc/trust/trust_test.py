@@ -120,11 +120,13 @@ class Trust(unittest.TestCase):
                         times += assault(port, openings(count))
                         done.set()
 
-                    threading.Thread(target=attack).start()
-                    while not done.wait(0.2):
-                        peak = max(peak, kit.memory_of(job.processes()))
+                    with kit.Lag() as lag:
+                        threading.Thread(target=attack).start()
+                        while not done.wait(0.2):
+                            peak = max(peak, kit.memory_of(job.processes()))
                     self.assertEqual(len(times), count)
-                    self.assertLess(max(times), 1.0, f"closed late, at port {port}")
+                    # On a quiet machine, within 1 s; here, plus its turns in the queue.
+                    self.assertLess(max(times), 1 + 4 * lag.worst, f"closed late, at port {port}")
                 seconds = time.monotonic() - start
                 err = job.finish(self)
                 self.assertLess(peak - before, 16 << 20, "extra memory")
@@ -133,18 +135,19 @@ class Trust(unittest.TestCase):
                 self.assertLessEqual(len(lines), len(ports) * (1 + seconds // 10), err)
                 told = sum(int(re.search(r"refused (\d+)", line)[1]) for line in lines)
                 print(f"S71 {transport}: ports {ports}, {count} connections each, closed after at "
-                      f"most {max(times):.3f} s, {(peak - before) >> 10} KiB more, "
-                      f"{told} told of in {len(lines)} line(s)", flush=True)
+                      f"most {max(times):.3f} s (lag {lag.worst:.3f}), "
+                      f"{(peak - before) >> 10} KiB more, {told} told of in {len(lines)} line(s)", flush=True)
 
     def test_S72_an_outsider_gets_nowhere(self):
         job = self.start()
         job.wait_ready()
         port = job.rendezvous()
-        with socket.create_connection(port) as probe:  # anybody learns the job's tag
+        with socket.create_connection(port) as probe:  # who does not know the job learns nothing
             probe.sendall(kit.hello(bytes(32)))
-            answer = kit.read_exactly(probe, kit.CHALLENGE_BYTES)
+            answer = kit.read_exactly(probe, 1 << 16)
             self.assertEqual(len(answer), kit.CHALLENGE_BYTES)
-            tag = answer[16:48]
+            self.assertEqual(answer[12:], bytes(100))
+        tag = job.tag()  # from here on, the outsider has heard of the job
         wrong = b"a secret that the outsider made up"
         join = b"\x08\x01\x10\x03\x1a\x02\x08\x01"  # as Protobuf: protocol 1, size 3, peer rank 1
         attempts = {

@@ -168,6 +168,13 @@ TEST(Handshake, OtherJobIsNamed) {
   EXPECT_THAT(outcome.acceptor.text(), HasSubstr("other job"));
 }
 
+TEST(Handshake, WhoDoesNotKnowTheJobIsShownNothingOfIt) {
+  Handshake a = connector("job 2"), b = acceptor();
+  const std::string challenge = run(a, b).messages[1];
+  ASSERT_EQ(challenge.size(), 112U);
+  EXPECT_EQ(challenge.substr(12), std::string(100, '\0')) << "a tag, a nonce or a proof";
+}
+
 TEST(Handshake, RefusalsReachTheConnectorWithTheirReason) {
   const std::vector<std::pair<Refusal, std::string>> rows = {
       {Refusal::kWrongRank, "does not expect this rank"},
