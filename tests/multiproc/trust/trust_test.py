@@ -136,7 +136,8 @@ class Trust(unittest.TestCase):
                 told = sum(int(re.search(r"refused (\d+)", line)[1]) for line in lines)
                 print(f"S71 {transport}: ports {ports}, {count} connections each, closed after at "
                       f"most {max(times):.3f} s (lag {lag.worst:.3f}), "
-                      f"{(peak - before) >> 10} KiB more, {told} told of in {len(lines)} line(s)", flush=True)
+                      f"{(peak - before) >> 10} KiB more, {told} told of in {len(lines)} line(s)",
+                      flush=True)
 
     def test_S72_an_outsider_gets_nowhere(self):
         job = self.start()
