@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ATTEMPTS = 3
-LIMITS = ["-timeout=1", "-malloc_limit_mb=16", "-rss_limit_mb=1024"]
+LIMITS = ["-timeout=1", "-malloc_limit_mb=16", "-rss_limit_mb=2048"]
 
 
 def length():
@@ -81,7 +81,7 @@ def run(target, max_len, corpus, found, sources):
     report = pathlib.Path(found + ".json")
     report.unlink(missing_ok=True)
     limits = LIMITS + ["-max_len=" + max_len]
-    command = [target, *limits, "-print_final_stats=1", f"-artifact_prefix={found}/", *length(),
+    command = [target, *limits, "-print_final_stats=1", "-entropic=0", f"-artifact_prefix={found}/", *length(),
                found, corpus]
     print(" ".join(command), flush=True)
     for _ in range(ATTEMPTS):

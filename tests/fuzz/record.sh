@@ -16,5 +16,5 @@ END
 chmod +x "$scene/rsh"
 # Nothing of this machine's environment shall be in the corpus.
 env -i PATH="$scene:/usr/bin:/bin" LANG=C "$bin/kolorun" -np 3 -H a:2,b:1 --wdir / \
-  --network-interfaces lo --launcher-exec "$scene/rsh" sh -c 'worker add 3 2; exit $RANK' || true
+  --network-interfaces lo --launcher-exec "$scene/rsh" worker fall exit:3 1 || true
 "$bin/fuzz_record" "$root/tests/fuzz/corpus" "$scene/to.a" "$scene/from.a"
