@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 
+#include <cstddef>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace kolo::internal {
@@ -55,9 +57,28 @@ void release_identity(kolo_context& shell) {
 
 }  // namespace
 
+// A thread may still call when its variables have ended, as the main thread does from the
+// destructors of what is static. It then gets texts again, made in the same place.
 ThreadTexts& thread_texts() {
-  thread_local ThreadTexts value;
-  return value;
+  struct Place {
+    alignas(ThreadTexts) std::byte memory[sizeof(ThreadTexts)];
+    ThreadTexts* texts;
+    bool has_ended;
+  };
+  struct Ender {
+    Place& place;
+    ~Ender() {
+      place.has_ended = true;
+      if (place.texts != nullptr) std::exchange(place.texts, nullptr)->~ThreadTexts();
+    }
+  };
+  thread_local Place place{};  // without a destructor: there until the thread is gone
+  thread_local const Ender ender{place};
+  if (place.texts == nullptr) {
+    place.texts = new (place.memory) ThreadTexts;
+    if (place.has_ended) thread_local const Ender once_more{place};
+  }
+  return *place.texts;
 }
 
 kolo_status report(const Status& status) noexcept {

@@ -310,5 +310,30 @@ TEST_F(BoundaryTest, TheErrorIsTheThreadsOwn) {
   EXPECT_THAT(kolo_last_error(), HasSubstr("kolo_barrier")) << "a success leaves it alone";
 }
 
+// Made before kolo's own texts of its thread, so that it ends after them: as what a program holds
+// in static variables, which the main thread ends last of all.
+struct LateCaller {
+  std::string* seen = nullptr;
+  ~LateCaller() {
+    if (seen == nullptr) return;
+    *seen = std::string("[") + kolo_last_error() + "]";
+    kolo_barrier(nullptr, nullptr, nullptr);
+    *seen += kolo_last_error();
+  }
+};
+
+TEST_F(BoundaryTest, CallsAtTheVeryEndOfAThread) {
+  std::string seen;
+  std::thread([&] {
+    thread_local LateCaller late;
+    late.seen = &seen;
+    const std::string key(300, 'k');  // whose text is long
+    EXPECT_EQ(kolo_config_get(nullptr, key.c_str(), nullptr), KOLO_INVALID_ARGUMENT);
+    const char* value = nullptr;
+    EXPECT_EQ(kolo_config_get(nullptr, key.c_str(), &value), KOLO_INVALID_ARGUMENT);
+  }).join();
+  EXPECT_THAT(seen, testing::StartsWith("[]invalid argument: kolo_barrier: the context is null"));
+}
+
 }  // namespace
 }  // namespace kolo::internal
