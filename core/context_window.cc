@@ -132,14 +132,16 @@ Result<SharedMemory> share_memory(const Config& config, const JobIdentity& ident
   if (!any_host_has_two(fabric.table)) return SharedMemory();
   auto memory = make(config, identity, rank, fabric.table, limit);
   const auto heard = who_has(memory.is_ok(), rank, fabric, limit);
-  if (!heard) return heard.status();
+  const std::string transport = config.text("transport");
+  const bool insists = transport == "shm" || transport == "shm+mpi";
+  // Those who know that it is over may have left already.
+  if (!heard) return insists && !memory ? memory.status() : heard.status();
   const auto lacking = std::find(heard->begin(), heard->end(), 0);
   if (lacking == heard->end()) {
     memory->window->map_carved();
     return memory;
   }
-  const std::string transport = config.text("transport");
-  if (transport == "shm" || transport == "shm+mpi") {
+  if (insists) {
     if (!memory) return memory.status();
     const PeerInfo& other = fabric.table.peers[static_cast<std::size_t>(lacking - heard->begin())];
     return resource_error("rank " + std::to_string(other.rank) + " on " + other.host +
