@@ -1,5 +1,4 @@
-// S26, S31, S33, S39, S74, and what else a life begins and ends with: fork, an exit from main,
-// an init that fails before one that does not.
+// S26, S31, S33, S39, S74, fork, and an init after one that failed.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
@@ -433,35 +432,6 @@ int init_after_timeout() {
   return 0;
 }
 
-// main returns, or exit() is called by another thread, with everything in flight, a thread inside
-// of a wait, and no shutdown.
-int exit_in_flight() {
-  // What is in flight is the program's to keep: never freed, as exit() would free what is static.
-  static auto& values = *new std::vector(40, std::vector<float>(100'000, 1.0F));
-  std::atexit([] { sleep_ms(30); });  // runs last, long after those of the libraries that kolo uses
-  const Job job;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::string name = "g" + std::to_string(i);
-    const kolo_options options = named(name.c_str());
-    kolo_request request = KOLO_REQUEST_NULL;  // PEER_LOST once another has gone
-    static_cast<void>(kolo_allreduce(job.context(), values[i].data(), values[i].data(),
-                                     values[i].size(), KOLO_FLOAT32, KOLO_SUM, &options, &request));
-  }
-  static kolo_request waited = KOLO_REQUEST_NULL;
-  if (job.rank() == 0) {
-    const kolo_options options = named("that no other rank submits");
-    static float value = 1.0F;
-    static_cast<void>(kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32, KOLO_SUM,
-                                     &options, &waited));
-    std::thread([context = job.context()] {
-      static_cast<void>(kolo_wait(context, &waited, KOLO_FOREVER));
-    }).detach();
-  }
-  if (job.rank() < 2) sleep_ms(20);
-  if (job.rank() == 2) std::thread([] { std::exit(0); }).join();
-  return 0;
-}
-
 }  // namespace
 
 std::vector<Situation> lifecycle_situations() {
@@ -474,8 +444,7 @@ std::vector<Situation> lifecycle_situations() {
           {"S74-port", s74_port},
           {"free-place", free_place},
           {"fork", fork_after_init},
-          {"init-after-timeout", init_after_timeout},
-          {"exit-in-flight", exit_in_flight}};
+          {"init-after-timeout", init_after_timeout}};
 }
 
 }  // namespace kolo::cases

@@ -106,6 +106,8 @@ TEST(LifeCycle, AnInitAfterOneThatTimedOut) {
   expect_well(3, "init-after-timeout", {"--start-timeout", "1"});
 }
 
+TEST(LifeCycle, AContextThatEndsInAStaticDestructor) { expect_well(3, "static-context"); }
+
 TEST(LifeCycle, AnExitFromMainWithWorkInFlight) {
   const int rounds = long_tests() ? 100 : 10;
   for (int round = 0; round < rounds; ++round) {

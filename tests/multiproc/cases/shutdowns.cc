@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -191,6 +192,63 @@ int from_two_threads() {
   return 0;
 }
 
+// main returns, or exit() is called by another thread, with everything in flight, a thread inside
+// of a wait, and no shutdown.
+int exit_in_flight() {
+  // What is in flight is the program's to keep: never freed, as exit() would free what is static.
+  static auto& values = *new std::vector(40, std::vector<float>(100'000, 1.0F));
+  std::atexit([] { sleep_ms(30); });  // runs last, long after those of the libraries that kolo uses
+  const Job job;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string name = "g" + std::to_string(i);
+    const kolo_options options = named(name.c_str());
+    kolo_request request = KOLO_REQUEST_NULL;  // PEER_LOST once another has gone
+    static_cast<void>(kolo_allreduce(job.context(), values[i].data(), values[i].data(),
+                                     values[i].size(), KOLO_FLOAT32, KOLO_SUM, &options, &request));
+  }
+  static kolo_request waited = KOLO_REQUEST_NULL;
+  if (job.rank() == 0) {
+    const kolo_options options = named("that no other rank submits");
+    static float value = 1.0F;
+    static_cast<void>(kolo_allreduce(job.context(), &value, &value, 1, KOLO_FLOAT32, KOLO_SUM,
+                                     &options, &waited));
+    std::thread([context = job.context()] {
+      static_cast<void>(kolo_wait(context, &waited, KOLO_FOREVER));
+    }).detach();
+  }
+  if (job.rank() < 2) sleep_ms(20);
+  if (job.rank() == 2) std::thread([] { std::exit(0); }).join();
+  return 0;
+}
+
+// A context that a static variable holds, which was there before all that kolo and the libraries
+// beneath it have made: it goes on working, and takes leave, when those run their exit handlers.
+struct StaticContext {
+  kolo_context* context = nullptr;
+  ~StaticContext() {
+    if (context == nullptr) return;
+    std::int64_t one = 1;
+    const kolo_options options = named("at the end");
+    expect_status(kolo_allreduce(context, &one, &one, 1, KOLO_INT64, KOLO_SUM, &options, nullptr),
+                  KOLO_OK, "a sum of the exit's");
+    KOLO_EXPECT(one == kolo_size(context));
+    std::vector<float> more(200'000, 1.0F);
+    expect_status(kolo_allreduce(context, more.data(), more.data(), more.size(), KOLO_FLOAT32,
+                                 KOLO_SUM, nullptr, nullptr),
+                  KOLO_OK, "a large sum of the exit's");
+    expect_status(kolo_shutdown(context), KOLO_OK, "the exit's kolo_shutdown");
+    expect_status(kolo_barrier(context, nullptr, nullptr), KOLO_NOT_INITIALIZED, "a later call");
+    expect_text({"kolo_barrier", "shut down"});
+  }
+};
+
+int static_context() {
+  static StaticContext holder;
+  expect_status(kolo_init(nullptr, &holder.context), KOLO_OK, "kolo_init");
+  expect_status(kolo_barrier(nullptr, nullptr, nullptr), KOLO_INVALID_ARGUMENT, "a bad call");
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Situation> shutdown_situations() {
@@ -198,6 +256,8 @@ std::vector<Situation> shutdown_situations() {
           {"shutdown-dead-peer-in-flight", [] { return with_a_dead_peer(true); }},
           {"shutdown-frozen-peer", of_a_frozen_peer},
           {"shutdown-amid-aborts", amid_aborts},
+          {"static-context", static_context},
+          {"exit-in-flight", exit_in_flight},
           {"shutdown-in-join", in_a_join},
           {"shutdown-in-group", in_a_group},
           {"shutdown-from-two-threads", from_two_threads}};
