@@ -126,7 +126,9 @@ TEST(Shutdown, OfADeadPeer) {
     EXPECT_THAT(outcome.err, Not(HasSubstr("case_ranks:")));
   }
 }
-TEST(Shutdown, OfAFrozenPeer) { expect_well(3, "shutdown-frozen-peer"); }
+TEST(Shutdown, OfAFrozenPeer) {
+  expect_well(3, "shutdown-frozen-peer", {"--peer-timeout-seconds", "1"});
+}
 TEST(Shutdown, WhileOthersAbort) { expect_well(3, "shutdown-amid-aborts"); }
 TEST(Shutdown, DuringAJoin) { expect_well(3, "shutdown-in-join"); }
 TEST(Shutdown, InsideAGroup) { expect_well(3, "shutdown-in-group"); }

@@ -1,6 +1,6 @@
 // kolo_shutdown in every state of a context: with a dead peer that nobody has noticed, with a
 // frozen one, while others abort, during a join, inside a group, from two threads at once, and
-// among threads that wait and ask.
+// among threads that wait and ask. And exits without it, or with it in the last moment.
 #include <signal.h>
 #include <unistd.h>
 
