@@ -311,7 +311,7 @@ Status get_notices(const wire::Frame& from, Frame& frame) {
   for (const wire::Notice& wire_notice : from.notices()) {
     if (wire_notice.kind() < 0 || wire_notice.kind() > 2) return malformed("notice kind");
     Notice notice{static_cast<Notice::Kind>(wire_notice.kind()), 0, wire_notice.text(), {}};
-    if (wire_notice.through_size() % 2 != 0) return malformed("goodbye");
+    if (wire_notice.through_size() % 2 != 0) return malformed("notice");
     for (int i = 0; i < wire_notice.through_size(); i += 2) {
       notice.through[static_cast<std::uint32_t>(wire_notice.through(i))] =
           wire_notice.through(i + 1);

@@ -85,6 +85,8 @@ struct Notice {
   std::string text;
   // Goodbye: how many runs of each process set the rank has taken part in, and will finish; or, of
   // sets without it, has followed and passed on.
+  // Lost: the process sets that end with the rank although they do not depend on it, as they were
+  // about to be made or ended by the world, which is no more.
   std::map<std::uint32_t, std::uint64_t> through;
 };
 

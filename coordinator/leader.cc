@@ -27,7 +27,7 @@ void Leader::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
 Status Leader::add_toggle(int rank, Toggle toggle, Nanos now) {
   if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
-  if (unit != nullptr && topology_.has_ended(unit->key.process_set)) return Status::ok();
+  if (unit != nullptr && topology_.is_over(unit->key.process_set)) return Status::ok();
   if (unit == nullptr || !topology_.in_set(unit->key.process_set, rank)) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
                                        ". All ranks must run the same kolo"};
@@ -188,6 +188,7 @@ void Leader::forget(const Failure& failure) {
     for (const int rank : failure.ranks) told->second.erase(rank);
     if (told->second.empty()) told_.erase(told);
   }
+  if (topology_.is_closed(key.process_set)) return;
   std::vector<int> late = local_ranks(key.process_set);
   std::erase_if(late, [&](int rank) {
     return joined_[key.process_set].contains(rank) ||

@@ -37,6 +37,9 @@ class Leader {
   void tick(Nanos now);
   [[nodiscard]] Nanos next_deadline() const;
 
+  // The set is over: what has been reported of it is dropped.
+  void forget_set(std::uint32_t process_set);
+
   // All ranks of this host have followed that many evictions of the root.
   void acknowledge(std::uint64_t evictions) { toggles_.acknowledge(evictions); }
 
@@ -53,7 +56,6 @@ class Leader {
   void stream(const UnitKey& key);
   void tell(const Variant& variant);
   void forget(const Failure& failure);
-  void forget_set(std::uint32_t process_set);
   [[nodiscard]] std::vector<int> local_ranks(std::uint32_t process_set) const;
   [[nodiscard]] bool is_told(int rank, const UnitKey& key) const;
 

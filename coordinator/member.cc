@@ -177,14 +177,16 @@ Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
   std::vector<std::uint32_t> set_of_place;
   std::set<std::uint32_t> sets;
   std::set<std::uint32_t> others;  // without this rank, but it passes their runs on
+  bool changes_sets = false;       // then all learn of it, whatever has become of their calls
   for (const UnitOrder& order : run.units) {
     PlannedUnit planned;
     KOLO_RETURN_IF_ERROR(apply_order(order, planned));
+    changes_sets = changes_sets || planned.new_set != 0 || ended_set(*planned.unit) != 0;
     const std::uint32_t set = planned.unit->key.process_set;
     set_of_place.insert(set_of_place.end(), planned.unit->tensors.size(), set);
     if (!topology_.in_set(set, rank_)) {
       if (others.insert(set).second) ++runs_[set];
-    } else if (!closed_.contains(set)) {
+    } else if (!topology_.is_closed(set)) {
       if (sets.insert(set).second) ++runs_[set];
       planned.run = runs_[set];
     }
@@ -198,7 +200,7 @@ Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
   } else {
     KOLO_RETURN_IF_ERROR(check_cuts(plan.cuts, set_of_place));
   }
-  if (!sets.empty()) result = std::move(plan);
+  if (!sets.empty() || changes_sets) result = std::move(plan);
   return Status::ok();
 }
 
@@ -212,7 +214,7 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   if (order.id != 0) KOLO_RETURN_IF_ERROR(learn(order, planned.unit));
   const UnitKey& key = planned.unit->key;
   if (!topology_.has_set(key.process_set)) return bad_order("an unknown process set");
-  if (!topology_.in_set(key.process_set, rank_) || closed_.contains(key.process_set)) {
+  if (!topology_.in_set(key.process_set, rank_) || topology_.is_closed(key.process_set)) {
     return Status::ok();  // not for this rank; it keeps its places in the cuts
   }
   const std::vector<int>& ranks = topology_.ranks_of_set(key.process_set);
@@ -321,7 +323,7 @@ Status Member::apply_evict(const Evict& evict) {
 
 std::uint64_t Member::count_run(std::uint32_t process_set) {
   if (!topology_.has_set(process_set) || !topology_.in_set(process_set, rank_) ||
-      closed_.contains(process_set))
+      topology_.is_closed(process_set))
     return 0;
   return ++runs_[process_set];
 }
@@ -329,6 +331,8 @@ std::uint64_t Member::count_run(std::uint32_t process_set) {
 std::vector<Finished> Member::give_up(const std::function<bool(std::uint32_t)>& concerned,
                                       const std::function<Status(const Unit&)>& why) {
   std::vector<Finished> given_up;
+  std::erase_if(joining_, concerned);
+  std::erase_if(ending_, [&](const auto& ending) { return concerned(ending.second.process_set); });
   const auto end = [&](Ticket ticket, const Unit& unit) {
     if (ticket != 0) given_up.push_back({ticket, why(unit)});
   };
@@ -351,7 +355,6 @@ Result<std::vector<Finished>> Member::end_set(std::uint32_t process_set) {
   }
   joining_.erase(process_set);
   ending_.erase(process_set);
-  closed_.erase(process_set);
   return give_up([&](std::uint32_t set) { return set == process_set; },
                  [&](const Unit& unit) {
                    return aborted("process set " + std::to_string(process_set) +

@@ -1,5 +1,6 @@
 // Member: one rank's own side of the negotiation. It publishes what its program submits and
-// follows the ordered stream of its host. Pure state; one user at a time.
+// follows the ordered stream of its host, where runs of closed process sets pass it by. Pure state;
+// one user at a time.
 #pragma once
 
 #include <deque>
@@ -80,8 +81,6 @@ class Member {
   [[nodiscard]] std::uint64_t evictions(bool of_host) const { return evictions_[of_host ? 1 : 0]; }
   // One more run of the set, which the host's log orders: its number, or 0 if it is not for us.
   std::uint64_t count_run(std::uint32_t process_set);
-  // Runs of this set are not for us any more: its members leave.
-  void close_set(std::uint32_t process_set) { closed_.insert(process_set); }
   void forget_runs(std::uint32_t process_set) { runs_.erase(process_set); }
 
  private:
@@ -129,7 +128,6 @@ class Member {
   // Joins, and calls that end a set, wait until what this rank has said of the set before is out.
   std::set<std::uint32_t> joining_;
   std::map<std::uint32_t, UnitKey> ending_;
-  std::set<std::uint32_t> closed_;
   Frame report_;
 };
 

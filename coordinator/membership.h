@@ -1,9 +1,11 @@
-// Membership: the generation a rank lives in, who has left it cleanly, and what broke it.
-// Pure state. A frame of another generation is not of this membership and must not act.
+// Membership: the generation a rank lives in, who has left it cleanly, who is lost, and what broke
+// it. Pure state. A frame of another generation is not of this membership and must not act.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,10 +31,28 @@ class Membership {
   [[nodiscard]] bool has_left(int rank) const { return left_.contains(rank); }
   [[nodiscard]] const std::set<int>& left() const { return left_; }
 
+  // Why a rank is lost. One that has taken leave may still be lost before it has done its part.
+  struct Loss {
+    int rank = 0;
+    Status cause;
+  };
+  // True if this is news.
+  bool lose(int rank, const Status& cause) {
+    if (is_lost(rank)) return false;
+    lost_.push_back({rank, cause});
+    return true;
+  }
+  [[nodiscard]] bool is_lost(int rank) const {
+    return std::any_of(lost_.begin(), lost_.end(),
+                       [rank](const Loss& loss) { return loss.rank == rank; });
+  }
+  [[nodiscard]] const std::vector<Loss>& lost() const { return lost_; }  // in the order of the news
+
  private:
   std::uint64_t generation_;
   Status broken_;
   std::set<int> left_;
+  std::vector<Loss> lost_;
 };
 
 }  // namespace kolo::internal

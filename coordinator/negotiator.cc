@@ -97,6 +97,7 @@ Status Negotiator::check_open(std::uint32_t process_set, const std::string& what
     return invalid_argument(what + ": rank " + std::to_string(rank_) + " is not in " + set +
                             ". Submit on its ranks only");
   }
+  if (const auto why = why_closed_.find(process_set); why != why_closed_.end()) return why->second;
   for (const int rank : membership_.left()) {
     if (followed_.depends_on(process_set, rank)) {
       return aborted(what + ": rank " + std::to_string(rank) +
@@ -108,7 +109,10 @@ Status Negotiator::check_open(std::uint32_t process_set, const std::string& what
 
 Status Negotiator::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
                           std::optional<std::string> payload) {
-  KOLO_RETURN_IF_ERROR(check_open(unit->key.process_set, unit_text(*unit)));
+  if (Status status = check_open(unit->key.process_set, unit_text(*unit)); !status) {
+    if (!membership_.lost().empty()) spoil({ended_set(*unit)});  // it is done with the set
+    return status;
+  }
   return member_.submit(ticket, std::move(unit), deadline, std::move(payload));
 }
 
@@ -122,24 +126,6 @@ bool Negotiator::join(std::uint32_t process_set) {
   if (!check_open(process_set, "join")) return false;
   member_.join(process_set);
   return true;
-}
-
-void Negotiator::abort(const std::string& reason) {
-  hear({Notice::Kind::kAbort, rank_, reason, {}}, rank_);
-}
-
-void Negotiator::goodbye() { hear({Notice::Kind::kGoodbye, rank_, {}, member_.runs()}, rank_); }
-
-void Negotiator::peer_lost(int rank, const std::string& how) {
-  if (membership_.has_left(rank)) return;
-  const std::string text = "rank " + std::to_string(rank) + " " + how;
-  hear({Notice::Kind::kLost, rank, text, {}}, rank_);
-}
-
-void Negotiator::fail(const Status& cause) {
-  const auto kind =
-      cause.code() == StatusCode::kPeerLost ? Notice::Kind::kLost : Notice::Kind::kAbort;
-  hear({kind, rank_, cause.text(), {}}, rank_);
 }
 
 // Whether a peer that knows the protocol can have sent this. A member speaks of itself, the leader
@@ -191,6 +177,7 @@ Status Negotiator::check_frame(int from, const Frame& frame) const {
 }
 
 Status Negotiator::receive(int from, std::string_view bytes, Nanos now) {
+  if (membership_.is_lost(from)) return Status::ok();  // it comes too late
   Result<Frame> frame = decode(bytes);
   if (!frame) return frame.status();
   if (!membership_.accepts(frame->generation)) return Status::ok();
@@ -232,7 +219,7 @@ void Negotiator::hear_evictions(int from, const Frame& frame) {
 std::uint64_t Negotiator::followed_by_host(bool of_host) const {
   std::uint64_t least = member_.evictions(of_host);
   for (const int rank : host_ranks_) {
-    if (rank == rank_) continue;
+    if (rank == rank_ || membership_.is_lost(rank)) continue;
     const auto heard = followed_by_member_.find(rank);
     least =
         std::min(least, heard == followed_by_member_.end() ? 0 : heard->second[of_host ? 1 : 0]);
@@ -247,7 +234,7 @@ void Negotiator::acknowledge() {
   leader_role_->acknowledge(of_root);
   if (!root_sequencer_) return;
   for (const int leader : leaders_) {
-    if (leader == rank_) continue;
+    if (leader == rank_ || membership_.is_lost(leader)) continue;
     const auto heard = followed_by_leader_.find(leader);
     of_root = std::min(of_root, heard == followed_by_leader_.end() ? 0 : heard->second);
   }
@@ -265,7 +252,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Fact& fact : report.facts) {
-    if (topology_.has_ended(fact.unit->key.process_set)) continue;
+    if (topology_.is_over(fact.unit->key.process_set)) continue;
     if (topology_.is_host_only(fact.unit->key.process_set)) {
       host_sequencer_->add(self, fact.unit, now);
     } else {
@@ -280,7 +267,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Joined& joined : report.joined) {
-    if (topology_.has_ended(joined.process_set)) continue;
+    if (topology_.is_over(joined.process_set)) continue;
     if (topology_.is_host_only(joined.process_set)) {
       host_sequencer_->add_joined(joined.process_set, from, now);
     } else {
@@ -288,7 +275,7 @@ Status Negotiator::take_member_report(int from, const Frame& report, Nanos now) 
     }
   }
   for (const Expiry& expiry : report.expired) {
-    if (topology_.has_ended(expiry.key.process_set)) continue;
+    if (topology_.is_over(expiry.key.process_set)) continue;
     if (topology_.is_host_only(expiry.key.process_set)) {
       host_sequencer_->expire(expiry.key, from, now, SlotMark::of(expiry.mark));
     } else {
@@ -306,7 +293,7 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
   }
   for (const Fact& fact : report.facts) {
     if (fact.unit) {
-      if (topology_.has_ended(fact.unit->key.process_set)) continue;
+      if (topology_.is_over(fact.unit->key.process_set)) continue;
       root_sequencer_->add(fact.ranks, fact.unit, now);
     } else {
       KOLO_RETURN_IF_ERROR(root_sequencer_->add_toggle(fact.ranks, {fact.id, fact.parity}, now));
@@ -316,11 +303,11 @@ Status Negotiator::take_host_report(int from, const Frame& report, Nanos now) {
     KOLO_RETURN_IF_ERROR(root_sequencer_->add_host_toggle(host, toggle, now));
   }
   for (const Joined& joined : report.joined) {
-    if (topology_.has_ended(joined.process_set)) continue;
+    if (topology_.is_over(joined.process_set)) continue;
     root_sequencer_->add_joined(joined.process_set, joined.rank, now);
   }
   for (const Expiry& expiry : report.expired) {
-    if (topology_.has_ended(expiry.key.process_set)) continue;
+    if (topology_.is_over(expiry.key.process_set)) continue;
     root_sequencer_->expire(expiry.key, expiry.rank, now);
   }
   return Status::ok();
@@ -338,6 +325,14 @@ Status Negotiator::follow(const Item& item) {
   if (plan) actions_.emplace_back(Execute{*std::move(plan)});
   for (Finished& one : finished) {
     actions_.emplace_back(Finish{one.ticket, std::move(one.status)});
+  }
+  if (const auto* run = std::get_if<Run>(&item); run != nullptr && !membership_.lost().empty()) {
+    // Made by the world after this rank has given its own call up: others may have heard of the set
+    // before they heard of the loss, and must not wait for this rank there.
+    std::vector<std::uint32_t> made;
+    for (const UnitOrder& order : run->units) made.push_back(order.new_set);
+    close_made(made);
+    spoil(made);
   }
   const auto* done = std::get_if<JoinDone>(&item);
   if (done != nullptr && followed_.in_set(done->process_set, rank_)) {
@@ -368,27 +363,6 @@ Status Negotiator::merge(const Item& item, bool from_root, Nanos now) {
   }
   if (ended != 0) topology_.end_process_set(ended);
   return Status::ok();
-}
-
-void Negotiator::hear(const Notice& notice, int from) {
-  if (notice.kind == Notice::Kind::kGoodbye) {
-    if (!membership_.leave(notice.rank)) return;
-    spread(notice, from);
-    if (board_ != nullptr && notice.rank != rank_) {
-      leaving_.push_back({notice, board_->log_end(), items_held_});
-    } else {
-      rank_leaves(notice);
-    }
-    return;
-  }
-  const Status cause =
-      notice.kind == Notice::Kind::kLost
-          ? kolo::internal::peer_lost(notice.text)
-          : aborted("rank " + std::to_string(notice.rank) + " ended the context: " + notice.text);
-  if (!membership_.break_with(cause)) return;
-  spread(notice, from);
-  give_up([](std::uint32_t) { return true; }, cause);
-  actions_.emplace_back(Broken{cause});
 }
 
 // To every linked rank but the one it came from.
@@ -471,6 +445,7 @@ std::vector<Action> Negotiator::drain(Nanos now) {
 
 void Negotiator::beat() {
   for (const int rank : topology_.linked_ranks(rank_)) {
+    if (membership_.is_lost(rank)) continue;
     Frame frame;
     frame.generation = membership_.generation();
     actions_.emplace_back(SendFrame{rank, encode(frame), true});
@@ -481,6 +456,11 @@ Frame& Negotiator::frame_to(int rank) { return outgoing_[rank]; }
 
 void Negotiator::flush_frames() {
   for (auto& [rank, frame] : outgoing_) {
+    if (membership_.is_lost(rank)) {  // only that it is given up, once
+      std::vector<Notice> notices = std::exchange(frame, {}).notices;
+      std::erase_if(notices, [&](const Notice& notice) { return notice.rank != rank; });
+      frame.notices = std::move(notices);
+    }
     if (frame.empty()) continue;
     frame.generation = membership_.generation();
     if (rank == leader_) {

@@ -12,6 +12,11 @@
 // Process sets come and go with the stream: each role knows a set from the order that makes it
 // until it has dealt with the one that ends it. What is reported of it later is dropped.
 //
+// A rank that is lost takes the process sets along that depend on it, everywhere and at once; the
+// others live on. From then on nothing that it says or writes counts, and nothing waits for it. The
+// news goes to every link, so that whoever holds a set to be closed has told its other ranks. That
+// rank itself, if it lives, hears that it has been given up, and its context is broken.
+//
 // Where the ranks of the host share a slot board, that sequence is its log: known units stand in it
 // by slot, and everything else as "an item that comes by frame". Then nothing is followed before
 // the log says so: follow_log().
@@ -57,8 +62,9 @@ struct JoinEnded {
   std::uint32_t process_set = 0;
   int last_rank = 0;
 };
-// `rank` leaves, and `process_set` depends on it: runs beyond `through` will not be complete.
-struct RankLeft {
+// `rank` leaves or is lost, and `process_set` ends with it: runs beyond `through` will not be
+// complete.
+struct SetClosed {
   int rank = 0;
   std::uint32_t process_set = 0;
   std::uint64_t through = 0;
@@ -68,7 +74,7 @@ struct RankLeft {
 struct Broken {
   Status status;
 };
-using Action = std::variant<SendFrame, Execute, Finish, Warn, JoinEnded, RankLeft, Broken>;
+using Action = std::variant<SendFrame, Execute, Finish, Warn, JoinEnded, SetClosed, Broken>;
 
 // Where the ranks of a host share memory: its board, and this rank's use of it. Both outlive the
 // negotiator.
@@ -98,6 +104,17 @@ class Negotiator {
   // The links. An error breaks the context (the caller passes it to fail()).
   Status receive(int from, std::string_view bytes, Nanos now);
   void peer_lost(int rank, const std::string& how);  // "on host b is lost: ..."
+  // No news from or of it is waited for, nor is any sent there: it is lost itself, or the leader
+  // through which it speaks.
+  [[nodiscard]] bool is_out_of_reach(int rank) const {
+    return membership_.is_lost(rank) || membership_.is_lost(topology_.leader_of(rank));
+  }
+  // Of the loss that this rank has heard of first; null: of none.
+  [[nodiscard]] const Membership::Loss* first_loss() const {
+    return membership_.lost().empty() ? nullptr : &membership_.lost().front();
+  }
+  [[nodiscard]] bool is_lost(int rank) const { return membership_.is_lost(rank); }
+  [[nodiscard]] bool has_left(int rank) const { return membership_.has_left(rank); }
   // This rank itself can go on no more: tells the others.
   void fail(const Status& cause);
   void tick(Nanos now);
@@ -138,6 +155,11 @@ class Negotiator {
   void give_up(const std::function<bool(std::uint32_t)>& concerned, const Status& cause);
   void spread(const Notice& notice, int except);
   void rank_leaves(const Notice& notice);
+  void hear_loss(const Notice& notice, int from);
+  void close_sets(const Notice& notice, bool rank_is_news, const Status& cause);
+  void close_made(const std::vector<std::uint32_t>& sets);
+  void spoil(const std::vector<std::uint32_t>& sets);
+  void close(int rank, std::uint32_t process_set, std::uint64_t through, const Status& cause);
   bool route_once(Nanos now);
   // After its farewell a sequencer orders nothing more, so that all who follow it stop alike.
   [[nodiscard]] bool orders() const {
@@ -180,9 +202,11 @@ class Negotiator {
   std::deque<Leaving> leaving_;
   // The process sets that ended last, whose operations may still run: some, for who leaves.
   std::deque<std::pair<std::uint32_t, std::vector<int>>> ended_;
-  std::uint64_t items_held_ = 0;      // ever
-  std::uint64_t items_followed_ = 0;  // of them
-  std::deque<Item> held_;             // by frame; followed when the log says so
+  std::map<std::uint32_t, Status> why_closed_;  // by process set: the first cause
+  std::set<std::uint32_t> spoilt_;              // sets that end although no rank of theirs is gone
+  std::uint64_t items_held_ = 0;                // ever
+  std::uint64_t items_followed_ = 0;            // of them
+  std::deque<Item> held_;                       // by frame; followed when the log says so
   std::deque<std::uint64_t>
       markers_;  // leader: items that the log has no room for; evicted id or 0
 };

@@ -26,6 +26,7 @@ bool Negotiator::order_slots(Nanos now) {
 
 Negotiator::Step Negotiator::follow_log(LogEntry& entry) {
   if (board_ == nullptr || !membership_.broken().is_ok()) return Step::kNone;
+  if (membership_.is_lost(leader_)) return Step::kNone;  // what its log shows does not count
   if (!leaving_.empty() && board_->followed_count() >= leaving_.front().log_entries &&
       items_followed_ >= leaving_.front().items) {
     rank_leaves(leaving_.front().notice);

@@ -23,6 +23,7 @@ std::vector<int> Sequencer::expected_ranks(std::uint32_t process_set) const {
 }
 
 void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) {
+  if (topology_.is_over(unit->key.process_set)) return;
   if (const auto* cached = with_slot(unit->key)) close_slot(*cached, failures_, now);
   for (const int rank : ranks) add_one(rank, unit, 0, now);
   check_complete(unit->key);
@@ -31,7 +32,7 @@ void Sequencer::add(std::span<const int> ranks, const UnitPtr& unit, Nanos now) 
 Status Sequencer::add_toggle(std::span<const int> ranks, Toggle toggle, Nanos now) {
   if (toggles_.is_past(toggle.id)) return Status::ok();
   const UnitPtr unit = toggles_.unit_of(toggle.id);
-  if (unit != nullptr && topology_.has_ended(unit->key.process_set)) return Status::ok();
+  if (unit != nullptr && topology_.is_over(unit->key.process_set)) return Status::ok();
   if (unit == nullptr) {
     return {StatusCode::kInternal, "a report of unknown id " + std::to_string(toggle.id) +
                                        ". All ranks must run the same kolo"};
@@ -70,6 +71,7 @@ Status Sequencer::add_payload(Payload payload) {
 }
 
 void Sequencer::add_one(int rank, const UnitPtr& unit, std::uint64_t id, Nanos now) {
+  if (topology_.is_closed(unit->key.process_set)) return;
   if (!take_owed(rank, unit->key)) table_.add(rank, unit, id, now);
 }
 
@@ -92,6 +94,7 @@ void Sequencer::check_complete(const UnitKey& key) {
 }
 
 void Sequencer::add_joined(std::uint32_t process_set, int rank, Nanos now) {
+  if (topology_.is_over(process_set)) return;
   if (slots_ != nullptr) {  // it will publish no more
     for (const std::uint64_t id : slots_->ids_of_set(process_set)) {
       close_slot(*cache_.find(slots_->unit_of(id)->key), failures_, now);
@@ -128,6 +131,7 @@ std::uint32_t Sequencer::slot_id_of(const PendingUnit& pending, int rank) const 
 }
 
 void Sequencer::expire(const UnitKey& key, int rank, Nanos now, SlotMark mark) {
+  if (topology_.is_over(key.process_set)) return;
   const auto* cached = with_slot(key);
   if (cached != nullptr && slots_->waits(cached->id, rank, mark)) {
     close_slot(*cached, failures_, now);

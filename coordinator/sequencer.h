@@ -69,6 +69,8 @@ class Sequencer {
   void tick(Nanos now);
 
   [[nodiscard]] std::vector<Item> drain(Nanos now);
+  // The set is closed: what has been reported of it is dropped, and what still comes.
+  void forget_set(std::uint32_t process_set);
   // Another sequencer ends the set here: what comes before that in the stream.
   [[nodiscard]] std::vector<Item> end_set(std::uint32_t process_set, Nanos now);
   // All ranks have followed that many of this sequencer's evictions.

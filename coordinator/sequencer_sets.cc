@@ -39,9 +39,18 @@ void Sequencer::end_set(std::uint32_t process_set, std::vector<Item>& items, Nan
   for (const ResponseCache::Cached& cached : cache_.of_set(process_set)) {
     evict(cached, nullptr, items);
   }
+  forget_set(process_set);
+}
+
+// Its ids stay cached until they are the ones least recently used: nobody asks for them.
+void Sequencer::forget_set(std::uint32_t process_set) {
+  const auto is_of_set = [&](const UnitKey& key) { return key.process_set == process_set; };
   table_.forget_set(process_set);
-  std::erase_if(owed_, [&](const auto& owed) { return owed.first.process_set == process_set; });
+  std::erase_if(ready_, is_of_set);
+  std::erase_if(owed_, [&](const auto& owed) { return is_of_set(owed.first); });
+  std::erase_if(join_ends_, [&](const JoinDone& done) { return done.process_set == process_set; });
   joined_.erase(process_set);
+  if (slots_ != nullptr) slots_->forget_set(process_set);
 }
 
 }  // namespace kolo::internal

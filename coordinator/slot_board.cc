@@ -14,6 +14,7 @@ constexpr std::size_t kLine = 64;
 // marks, the slots. Log and closed marks are the leader's; the other ranks' are never touched.
 constexpr std::size_t kAnnouncedOffset = 0;
 constexpr std::size_t kFollowedOffset = kLine;
+constexpr std::size_t kHarmOffset = kLine + sizeof(std::uint64_t);  // minus kWhole
 constexpr std::size_t kLogHeadOffset = 2 * kLine;
 constexpr std::size_t kAnnouncementsOffset = 3 * kLine;
 constexpr std::size_t kSlotBytes = kLine;
@@ -63,7 +64,8 @@ SlotBoard::SlotBoard(std::uint32_t slots, int rank, std::byte* own,
       rank_(rank),
       own_(own),
       all_(std::move(all)),
-      taken_(all_.size()) {
+      taken_(all_.size()),
+      ignored_(all_.size()) {
   KOLO_CHECK(std::has_single_bit(slots));
 }
 
@@ -112,8 +114,19 @@ void SlotBoard::followed() {
   own_word(kFollowedOffset).store(++followed_, std::memory_order_release);
 }
 
+void SlotBoard::show_harm(int lost_rank_or_ended) {
+  Word& harm = own_word(kHarmOffset);
+  if (harm.load(std::memory_order_relaxed) != 0) return;
+  harm.store(static_cast<std::uint64_t>(lost_rank_or_ended - kWhole), std::memory_order_seq_cst);
+}
+
+int SlotBoard::harm_of(int rank) const {
+  return static_cast<int>(word(rank, kHarmOffset).load(std::memory_order_seq_cst)) + kWhole;
+}
+
 std::optional<SlotBoard::Announcement> SlotBoard::next_announcement(int rank) {
   std::uint64_t& taken = taken_[static_cast<std::size_t>(rank)];
+  if (ignored_[static_cast<std::size_t>(rank)]) return std::nullopt;
   if (word(rank, kAnnouncedOffset).load(std::memory_order_acquire) == taken) return std::nullopt;
   const std::size_t place = taken++ % log_entries_ * sizeof(std::uint64_t);
   const SlotMark mark =
@@ -144,12 +157,14 @@ std::size_t SlotBoard::log_room() const {
 std::uint64_t SlotBoard::followed_by_all() const {
   std::uint64_t least = appended_;
   for (int rank = 0; rank < size(); ++rank) {
+    if (ignored_[static_cast<std::size_t>(rank)]) continue;
     least = std::min(least, word(rank, kFollowedOffset).load(std::memory_order_acquire));
   }
   return least;
 }
 
 bool SlotBoard::is_laggard(int rank) const {
+  if (ignored_[static_cast<std::size_t>(rank)]) return false;
   return appended_ - word(rank, kFollowedOffset).load(std::memory_order_acquire) >=
          log_entries_ / 2;
 }

@@ -12,6 +12,9 @@
 //                  that come by control frame (LogEntry::kItem).
 //
 // Every word has one writer: the rank whose memory it is in. The leader is rank 0 of the board.
+// Besides, every rank shows why its context has come to harm, before its program can know: should
+// that program end the process then, the others can tell the consequence from the cause.
+//
 // Pure memory: no waiting, no waking. Publishing by one thread at a time, everything else by the
 // driver.
 #pragma once
@@ -90,8 +93,16 @@ class SlotBoard {
     return followed_ / quarter != before / quarter;
   }
   [[nodiscard]] std::uint64_t log_end() const;  // entries that the leader has shown
+  // Why this rank's context has come to harm: another one is lost (a rank of the job, which may
+  // live on another host), or it was ended. The first word stays.
+  static constexpr int kWhole = -1;
+  static constexpr int kEnded = -2;
+  void show_harm(int lost_rank_or_ended);
+  [[nodiscard]] int harm_of(int rank) const;  // kWhole: none that it knows of
 
   // ---- The leader --------------------------------------------------------------------------
+  // `rank` is lost: it follows nothing any more, and what it still announces is not heard.
+  void ignore(int rank) { ignored_[static_cast<std::size_t>(rank)] = true; }
   struct Announcement {
     std::uint32_t slot = 0;
     std::uint32_t id = 0;
@@ -132,6 +143,7 @@ class SlotBoard {
   std::vector<const std::byte*> all_;
   std::uint64_t announced_ = 0;        // own announcements
   std::vector<std::uint64_t> taken_;   // leader: announcements read, by rank
+  std::vector<bool> ignored_;          // leader: by rank
   std::uint64_t followed_ = 0;         // log entries
   std::uint64_t appended_ = 0;         // leader: log entries, shown or not
   mutable std::uint64_t slowest_ = 0;  // leader: what all had followed when it last looked

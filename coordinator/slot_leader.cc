@@ -116,6 +116,12 @@ void SlotLeader::closed_in_log(std::uint64_t id) {
   if (closed != closed_.end()) closed->log_place = board_.appended();
 }
 
+void SlotLeader::forget_set(std::uint32_t process_set) {
+  std::erase_if(ready_, [&](std::uint32_t slot) {
+    return entries_[slot].unit->key.process_set == process_set;
+  });
+}
+
 bool SlotLeader::waits(std::uint64_t id, int rank, SlotMark mark) const {
   const auto found = slot_of_.find(id);
   if (found == slot_of_.end() || mark_id(id) != mark.id) return false;
@@ -144,6 +150,7 @@ bool SlotLeader::collect(Nanos now) {
       if (announcement->slot >= entries_.size()) continue;
       Entry& entry = entries_[announcement->slot];
       if (entry.id == 0 || mark_id(entry.id) != announcement->id) continue;  // closed meanwhile
+      if (topology_.is_closed(entry.unit->key.process_set)) continue;
       if (entry.announced == 0) entry.since = now;
       if (++entry.announced == entry.members.size()) ready_.push_back(announcement->slot);
     }
@@ -181,6 +188,7 @@ std::vector<LateUnit> SlotLeader::late(Nanos now) {
   for (std::uint32_t slot = 0; slot < entries_.size(); ++slot) {
     Entry& entry = entries_[slot];
     if (entry.id == 0 || (!entry.is_inline && entry.announced == 0)) continue;
+    if (topology_.is_closed(entry.unit->key.process_set)) continue;
     const std::uint32_t round = open_round(slot, entry);
     const std::vector<int> present = at_round(slot, entry, round);
     if (present.empty() || present.size() == entry.members.size()) continue;

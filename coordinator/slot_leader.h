@@ -36,6 +36,9 @@ class SlotLeader {
   std::vector<int> close(std::uint64_t id);
   // The word that it is closed stands in the log: the slot is free once all ranks have followed it.
   void closed_in_log(std::uint64_t id);
+  // The set is closed: nothing of it is ordered any more, and nobody is late. Its slots are taken
+  // away when the cache does without them.
+  void forget_set(std::uint32_t process_set);
   // Whether this submission of `rank` is one of its round that is still open.
   [[nodiscard]] bool waits(std::uint64_t id, int rank, SlotMark mark) const;
   // Whether it has been used since this was last asked.

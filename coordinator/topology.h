@@ -1,10 +1,12 @@
 // Who is where, and which ranks form a process set. Ranks and hosts are fixed for one membership
-// generation; process sets come and go.
+// generation; process sets come and go. A set that is closed is still there, but no operation of it
+// comes to anything: a rank that it depends on is gone.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/check.h"
@@ -24,14 +26,28 @@ class Topology {
   // Every rank must add the same sets. `ranks` ascending. Ids are never used twice.
   void add_process_set(std::uint32_t id, std::vector<int> ranks) {
     newest_set_ = std::max(newest_set_, id);
+    for (const int rank : lost_) {
+      if (depends_on(ranks, rank)) closed_.insert(id);
+    }
     sets_[id] = std::move(ranks);
   }
+  // Closes the sets that depend on the rank, and those of them that are still to come.
+  void lose(int rank) {
+    if (std::find(lost_.begin(), lost_.end(), rank) == lost_.end()) lost_.push_back(rank);
+    for (const auto& [id, ranks] : sets_) {
+      if (depends_on(ranks, rank)) closed_.insert(id);
+    }
+  }
+  void close_set(std::uint32_t id) { closed_.insert(id); }  // also before it is added
+  [[nodiscard]] bool is_closed(std::uint32_t set) const { return closed_.contains(set); }
   void end_process_set(std::uint32_t id) { sets_.erase(id); }
   [[nodiscard]] std::uint32_t newest_set() const { return newest_set_; }
   // There was such a set.
   [[nodiscard]] bool has_ended(std::uint32_t set) const {
     return set <= newest_set_ && !sets_.contains(set);
   }
+  // What is said of its operations comes too late.
+  [[nodiscard]] bool is_over(std::uint32_t set) const { return has_ended(set) || is_closed(set); }
 
   [[nodiscard]] int size() const { return static_cast<int>(host_of_.size()); }
   [[nodiscard]] int host_of(int rank) const { return host_of_.at(static_cast<std::size_t>(rank)); }
@@ -90,14 +106,16 @@ class Topology {
   // The set's operations need `rank`: it is in the set, or orders or forwards for some of its
   // ranks.
   [[nodiscard]] bool depends_on(std::uint32_t set, int rank) const {
-    const auto& ranks = sets_.at(set);
-    if (rank == kRoot && !is_host_only(set)) return true;
+    return depends_on(sets_.at(set), rank);
+  }
+  [[nodiscard]] bool depends_on(const std::vector<int>& ranks, int rank) const {
+    if (rank == kRoot && !is_host_only(ranks)) return true;
     return std::any_of(ranks.begin(), ranks.end(),
                        [&](int member) { return member == rank || leader_of(member) == rank; });
   }
   // All ranks of the set live on one host: its leader orders it, and it never waits for the wire.
-  [[nodiscard]] bool is_host_only(std::uint32_t set) const {
-    const auto& ranks = sets_.at(set);
+  [[nodiscard]] bool is_host_only(std::uint32_t set) const { return is_host_only(sets_.at(set)); }
+  [[nodiscard]] bool is_host_only(const std::vector<int>& ranks) const {
     return std::all_of(ranks.begin(), ranks.end(),
                        [&](int r) { return host_of(r) == host_of(ranks.front()); });
   }
@@ -106,6 +124,8 @@ class Topology {
   std::vector<int> host_of_;
   std::map<std::uint32_t, std::vector<int>> sets_;
   std::uint32_t newest_set_ = 0;  // ever added
+  std::vector<int> lost_;
+  std::set<std::uint32_t> closed_;
 };
 
 }  // namespace kolo::internal

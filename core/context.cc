@@ -32,7 +32,9 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
                host_names_of(road_.fabric.table)},
               {queue_, units_, completions_, executor_, *road_.fabric.control, *logger_, sets_,
                set_roads_, requests_, road_.memory.window.get(), road_.memory.board.get(),
-               road_.client.get()},
+               [client = road_.client.get()] {
+                 if (client != nullptr) client->tell_harmed();
+               }},
               clock_.now()),
       submissions_(requests_),
       driver_({engine_, executor_, queue_, completions_, units_, road_.fabric,
@@ -70,12 +72,14 @@ Status JobContext::shutdown() {
                          aborted("kolo_shutdown was called on this rank, and the operation did "
                                  "not end within shutdown_timeout_ms"));
   driver_.stop();
-  return engine_.broken();
+  KOLO_RETURN_IF_ERROR(engine_.broken());
+  const Status health = world_status();
+  return health.code() == StatusCode::kPeerLost ? health : Status::ok();
 }
 
 Status JobContext::abort(const std::string& reason) {
   constexpr std::size_t kReasonBytes = 4096;
-  if (const Status before = health(); !before) return before;
+  KOLO_RETURN_IF_ERROR(queue_.closed());
   queue_.command(AbortCommand{reason.substr(0, kReasonBytes)});
   road_.poller->wake();
   if (!driver_.on_background()) {
@@ -84,9 +88,13 @@ Status JobContext::abort(const std::string& reason) {
   return Status::ok();
 }
 
-// A set that goes on without a rank that has left is no healthy world.
+// A set that goes on without a rank that is gone is no healthy world.
 Status JobContext::health() const {
   KOLO_RETURN_IF_ERROR(queue_.closed());
+  return world_status();
+}
+
+Status JobContext::world_status() const {
   const ProcessSet& world = sets_.world();
   return world.left.load(std::memory_order_acquire) ? world.left_status : Status::ok();
 }

@@ -23,7 +23,10 @@ Result<ProcessSet*> JobContext::check_set_call(const Submission& submission) {
     return invalid_argument(std::string(op_kind_name(submission.kind)) +
                             " inside a group; end the group first");
   }
-  const Result<ProcessSet*> world = sets_.usable(0);
+  // The end of a set is told even when the world is no more: the set's other ranks may wait.
+  Result<ProcessSet*> world = sets_.usable(0);
+  const bool is_gone = sets_.world().left.load(std::memory_order_acquire);
+  if (is_gone && submission.kind == OpKind::kDestroySet) world = sets_.find(0);
   if (!world) return world;
   Status status = validate_set(submission, size());
   if (status && submission.kind == OpKind::kDestroySet) {

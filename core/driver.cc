@@ -102,8 +102,10 @@ bool Driver::answer_farewells() {
   if (!parts_.executor.idle() || !parts_.engine.broken().is_ok()) return false;
   bool moved = false;
   for (auto& stream : parts_.fabric.channels) {
-    for (auto& channel : stream) {
+    for (std::size_t peer = 0; peer < stream.size(); ++peer) {
+      Channel* const channel = stream[peer].get();
       if (channel == nullptr || channel->finished()) continue;
+      if (parts_.engine.is_out_of_reach(static_cast<int>(peer))) continue;
       static_cast<void>(channel->advance().is_ok());  // a broken channel counts as finished
       if (channel->peer_finished() || parts_.engine.said_goodbye()) channel->finish();
       static_cast<void>(channel->advance().is_ok());
@@ -118,8 +120,10 @@ bool Driver::farewell_done() const {
   if (crashed_ || !parts_.engine.broken().is_ok()) return true;
   if (!parts_.engine.said_goodbye() || !parts_.executor.idle()) return false;
   for (const auto& stream : parts_.fabric.channels) {
-    for (const auto& channel : stream) {
-      if (channel != nullptr && !channel->finished()) return false;
+    for (std::size_t peer = 0; peer < stream.size(); ++peer) {
+      const bool ends = stream[peer] == nullptr || stream[peer]->finished() ||
+                        parts_.engine.is_out_of_reach(static_cast<int>(peer));
+      if (!ends) return false;
     }
   }
   return true;

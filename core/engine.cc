@@ -1,5 +1,6 @@
 #include "core/engine.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -9,7 +10,14 @@
 namespace kolo::internal {
 namespace {
 
-constexpr Nanos kBetweenLooks = 1ms;  // at time limits, which cost a walk over what is pending
+constexpr Nanos kBetweenLooks = 1ms;      // at time limits, which cost a walk over what is pending
+constexpr int kTicksBetweenWatches = 64;  // of who has died, without news: some 10 us of spinning
+constexpr Nanos kHeldUp = 100ms;          // since the last tick: much may have come meanwhile
+
+// Making or ending a process set is all there is to such a unit.
+bool changes_sets(const PlannedUnit& planned) {
+  return planned.new_set != 0 || ended_set(*planned.unit) != 0;
+}
 
 // The numbers of all ranks, by tensor of the unit.
 void take_counts(const PlannedUnit& planned, RequestState& request) {
@@ -27,6 +35,7 @@ void take_counts(const PlannedUnit& planned, RequestState& request) {
 Engine::Engine(const Topology& topology, int rank, std::uint64_t generation, const Options& options,
                const Parts& parts, Nanos now)
     : topology_(topology),
+      rank_(rank),
       negotiator_(topology, rank, generation, options.sequencer, {parts.board, this}),
       host_names_(options.host_names),
       liveness_(topology.linked_ranks(rank), options.peer_timeout, now),
@@ -40,7 +49,11 @@ Engine::Engine(const Topology& topology, int rank, std::uint64_t generation, con
 
 bool Engine::tick(Nanos now, bool link_may_have_news) {
   bool moved = take_commands(now);
+  link_may_have_news = link_may_have_news || now - std::exchange(last_tick_, now) > kHeldUp;
   if (link_may_have_news) moved = take_events(now) || moved;
+  if (link_may_have_news || ++ticks_ % kTicksBetweenWatches == 0) {
+    moved = watch_window(now) || moved;
+  }
   const bool looked = now >= next_look_;
   if (looked) keep_time(now);
   if (moved || looked) moved = act(now) || moved;
@@ -50,7 +63,8 @@ bool Engine::tick(Nanos now, bool link_may_have_news) {
 // After the events, so that a rank that was itself held up hears first what waits for it.
 void Engine::keep_time(Nanos now) {
   next_look_ = now + kBetweenLooks;
-  watch_window();
+  watch_window(now);
+  judge(now);
   if (parts_.units.next_deadline() <= now) {
     for (const auto& [key, mark] : parts_.units.take_expired(now)) {
       negotiator_.expire_slot(key, mark);
@@ -62,27 +76,12 @@ void Engine::keep_time(Nanos now) {
   }
   if (liveness_.take_beat(now)) negotiator_.beat();
   for (const int rank : liveness_.take_silent(now)) {
+    if (has_done_its_part(rank)) continue;
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
     lose(rank, "silent for " + std::to_string(ms.count()) +
                    " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
                    "only slow");
   }
-}
-
-// A process that has died is known here before its sockets say so.
-void Engine::watch_window() {
-  if (parts_.window == nullptr) return;
-  const int place = parts_.window->lost();
-  if (place < 0) return;
-  const int rank = board_ranks_[static_cast<std::size_t>(place)];
-  lose(rank,
-       "its process ended without taking leave (kolo_shutdown); see the output of that rank "
-       "for the cause");
-}
-
-void Engine::lose(int rank, const std::string& how) {
-  negotiator_.peer_lost(
-      rank, "on " + host_names_.at(static_cast<std::size_t>(rank)) + " is lost: " + how);
 }
 
 bool Engine::take_commands(Nanos now) {
@@ -121,6 +120,8 @@ void Engine::join(RequestPtr request) {
   const std::uint32_t process_set = request->set->id;
   const auto place = joins_.emplace(process_set, std::move(request)).first;
   if (!negotiator_.broken().is_ok()) return end_join(process_set, negotiator_.broken(), -1);
+  const ProcessSet& set = *place->second->set;
+  if (set.left.load(std::memory_order_relaxed)) return end_join(process_set, set.left_status, -1);
   if (parts_.queue.is_closed()) return end_join(place->first, parts_.queue.closed(), -1);
   if (negotiator_.join(process_set)) return;
   end_join(process_set,
@@ -153,22 +154,27 @@ bool Engine::take_events(Nanos now) {
       case ControlEvent::Kind::kClosed: liveness_.forget(event->rank); break;
       case ControlEvent::Kind::kLost:
         liveness_.forget(event->rank);
-        lose(event->rank, event->bytes);
+        find_ended(event->rank, event->bytes, now);
         break;
     }
   }
   return moved;
 }
 
+// Frames go first: a program that learns of its part may end at once.
 bool Engine::act(Nanos now) {
   std::vector<Action> actions = negotiator_.drain(now);
+  for (const Action& action : actions) {
+    const auto* send = std::get_if<SendFrame>(&action);
+    if (send == nullptr) continue;
+    // A link that is gone says so through poll(); a peer that does not read is as good as frozen.
+    const Status sent = parts_.link.send(send->rank, send->bytes);
+    if (!send->heartbeat) frames_sent_.fetch_add(1, std::memory_order_relaxed);
+    if (sent.code() == StatusCode::kResource) lose(send->rank, sent.text());
+  }
+  show_harm();
   for (Action& action : actions) {
-    if (auto* send = std::get_if<SendFrame>(&action)) {
-      // A link that is gone says so through poll(); what is over its bound breaks the context.
-      const Status sent = parts_.link.send(send->rank, send->bytes);
-      if (!send->heartbeat) frames_sent_.fetch_add(1, std::memory_order_relaxed);
-      if (sent.code() == StatusCode::kResource) negotiator_.fail(sent);
-    } else if (auto* run = std::get_if<Execute>(&action)) {
+    if (auto* run = std::get_if<Execute>(&action)) {
       execute(std::move(run->plan), now);
     } else if (auto* done = std::get_if<Finish>(&action)) {
       finish(done->ticket, done->status);
@@ -176,17 +182,9 @@ bool Engine::act(Nanos now) {
       parts_.logger.warning(warn->text);
     } else if (auto* joined = std::get_if<JoinEnded>(&action)) {
       end_join(joined->process_set, Status::ok(), joined->last_rank);
-    } else if (auto* left = std::get_if<RankLeft>(&action)) {
-      leaving_ = true;
-      if (!parts_.queue.is_closed()) {  // what closed it came first, and is the cause
-        parts_.sets.leave(left->process_set, left->status);
-      }
-      end_join(left->process_set, left->status, -1);
-      end_published(left->process_set, left->status);
-      parts_.executor.end_beyond(left->process_set, left->through, left->status);
+    } else if (const auto* closed = std::get_if<SetClosed>(&action)) {
+      close_set(*closed);
     } else if (auto* broken = std::get_if<Broken>(&action)) {
-      // Before any caller can learn of it, and end.
-      if (!broken_here_ && parts_.meeting != nullptr) parts_.meeting->tell_harmed();
       break_with(broken->status);
     }
   }
@@ -201,7 +199,12 @@ void Engine::execute(Plan plan, Nanos now) {
   };
   std::vector<Place> places;
   for (const PlannedUnit& planned : plan.units) {
-    RequestPtr request = planned.run == 0 ? nullptr : begin_planned(planned, now);
+    RequestPtr request;
+    if (planned.run != 0) {
+      request = begin_planned(planned, now);
+    } else if (planned.ticket == 0 && changes_sets(planned)) {
+      change_sets(planned, nullptr);  // this rank's call has ended with a lost rank
+    }
     for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) {
       places.push_back({request, &planned, i});
     }
@@ -237,8 +240,11 @@ RequestPtr Engine::begin_planned(const PlannedUnit& planned, Nanos now) {
   request->tensors_left = planned.unit->tensors.size();
   if (planned.ticket != 0) take_counts(planned, *request);
   if (request->allocates && !allocate_output(request)) return request;
-  if (request->tensors_left == 0 || change_sets(planned, *request)) {
+  if (changes_sets(planned)) {
+    change_sets(planned, request->number);
     request->tensors_left = 0;
+  }
+  if (request->tensors_left == 0) {
     parts_.completions.finish(request, Status::ok());
   } else if (!planned.payloads.empty()) {
     parts_.executor.complete(request, planned.payloads);
@@ -276,10 +282,9 @@ RequestPtr Engine::stand_in(const PlannedUnit& planned) {
   return request;
 }
 
-// True if the unit makes or ends a process set: that is all there is to it.
-bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
+void Engine::change_sets(const PlannedUnit& planned, std::int32_t* number) {
   const TensorSpec& spec = planned.unit->tensors.front();
-  if (spec.kind == OpKind::kCreateSet) {
+  if (planned.new_set != 0) {
     const std::vector<int> ranks(spec.shape.begin(), spec.shape.end());
     topology_.add_process_set(planned.new_set, ranks);
     const ProcessSet& set = parts_.sets.add(planned.new_set, ranks);
@@ -289,10 +294,9 @@ bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
     } else if (road->collectives != nullptr) {
       parts_.executor.add_set(set.id, *road->collectives, road->stream);
     }
-    if (request.number != nullptr) *request.number = static_cast<std::int32_t>(set.id);
-    return true;
+    if (number != nullptr) *number = static_cast<std::int32_t>(set.id);
+    return;
   }
-  if (spec.kind != OpKind::kDestroySet) return false;
   const auto id = static_cast<std::uint32_t>(spec.shape.front());
   end_join(id,
            aborted("process set " + std::to_string(id) +
@@ -300,7 +304,6 @@ bool Engine::change_sets(const PlannedUnit& planned, RequestState& request) {
            -1);
   if (const auto set = parts_.sets.find(static_cast<std::int32_t>(id))) parts_.roads.close(**set);
   parts_.sets.retire(id);
-  return true;
 }
 
 void Engine::finish(Ticket ticket, const Status& status) {
@@ -438,7 +441,7 @@ void Engine::end_published(std::optional<std::uint32_t> process_set, const Statu
 }
 
 void Engine::fail(const Status& cause, Nanos now) {
-  broken_here_ = broken_here_ || cause.code() != StatusCode::kPeerLost;
+  broken_here_ = true;
   negotiator_.fail(cause);
   act(now);
 }

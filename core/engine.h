@@ -5,12 +5,17 @@
 // (core/unit_table.h), and the engine completes them, orders them on the leader, and follows the
 // host's log.
 //
+// A rank that has ended is lost with the process sets that depend on it. What shows that may be a
+// consequence of another loss, or of kolo_abort() somewhere, whose news is still on its way: then
+// it is only suspected for a moment.
+//
 // tick() never blocks. Threads: the driver only, but for complete_inline().
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,7 +32,6 @@
 #include "core/tensor_queue.h"
 #include "core/unit_table.h"
 #include "transport/control_link.h"
-#include "transport/rendezvous/rendezvous.h"
 #include "transport/window.h"
 
 namespace kolo::internal {
@@ -44,9 +48,9 @@ class Engine final : private SlotUser {
     ProcessSets& sets;
     SetRoads& roads;
     RequestPool& requests;
-    Window* window = nullptr;             // of this host's ranks; null: they share nothing
-    SlotBoard* board = nullptr;           // in the window
-    RendezvousClient* meeting = nullptr;  // is told when others have broken this context
+    Window* window = nullptr;            // of this host's ranks; null: they share nothing
+    SlotBoard* board = nullptr;          // in the window
+    std::function<void()> on_harm = {};  // others have brought this context to harm; may be null
   };
 
   struct Options {
@@ -77,11 +81,14 @@ class Engine final : private SlotUser {
 
   // When tick() has something to do without any event, at the latest.
   [[nodiscard]] Nanos next_deadline(Nanos now) {
-    return std::min({next_due(now), liveness_.next_deadline(), parts_.units.next_deadline()});
+    return std::min(
+        {next_due(now), liveness_.next_deadline(), parts_.units.next_deadline(), next_verdict()});
   }
   [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
-  // Some rank (perhaps this one) has said goodbye.
+  // Some rank (perhaps this one) has said goodbye, or is lost.
   [[nodiscard]] bool leaving() const { return leaving_; }
+  // Nothing is to be waited for from that rank.
+  [[nodiscard]] bool is_out_of_reach(int rank) const { return negotiator_.is_out_of_reach(rank); }
   [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
   // Others' operations need this rank, although none of its own are under way.
   [[nodiscard]] bool serves_others() const { return !joins_.empty(); }
@@ -92,6 +99,15 @@ class Engine final : private SlotUser {
   bool act(Nanos now);
   void keep_time(Nanos now);
   void lose(int rank, const std::string& how);
+  void find_ended(int rank, const std::string& how, Nanos now);
+  void suspect(int rank, const std::string& how, Nanos now);
+  void judge(Nanos now);
+  void judge_stuck(Nanos now);
+  [[nodiscard]] Nanos next_verdict() const;
+  [[nodiscard]] bool has_died(int rank) const;
+  [[nodiscard]] bool has_done_its_part(int rank) const;
+  void show_harm();
+  void close_set(const SetClosed& closed);
   // Once its time has come, the negotiator may name a later one: what it said first counts.
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
   void submit(RequestPtr request, Nanos now);
@@ -101,7 +117,7 @@ class Engine final : private SlotUser {
   RequestPtr begin_planned(const PlannedUnit& planned, Nanos now);
   bool allocate_output(const RequestPtr& request);
   RequestPtr stand_in(const PlannedUnit& planned);
-  bool change_sets(const PlannedUnit& planned, RequestState& request);
+  void change_sets(const PlannedUnit& planned, std::int32_t* number);
   void finish(Ticket ticket, const Status& status);
 
   // Slots.
@@ -110,7 +126,7 @@ class Engine final : private SlotUser {
   void take_ordered(const LogEntry& entry);
   void enqueue_group(const RequestPtr& group, std::uint64_t run);
   void end_published(std::optional<std::uint32_t> process_set, const Status& status);
-  void watch_window();
+  bool watch_window(Nanos now);
   void learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) override;
   std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) override;
   [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const override {
@@ -118,6 +134,7 @@ class Engine final : private SlotUser {
   }
 
   Topology topology_;
+  int rank_;
   Negotiator negotiator_;
   std::vector<std::string> host_names_;
   Liveness liveness_;
@@ -125,10 +142,19 @@ class Engine final : private SlotUser {
   Trace* trace_ = nullptr;
   std::unordered_map<Ticket, RequestPtr> negotiating_;
   std::map<std::uint32_t, RequestPtr> joins_;  // by process set
+  struct Suspicion {
+    int rank = 0;
+    std::string how;
+    Nanos until{0};
+  };
+  std::vector<Suspicion> suspicions_;
   Nanos next_look_{0};
+  Nanos last_tick_{0};
+  int ticks_ = 0;
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
   bool leaving_ = false;
   bool said_goodbye_ = false;
+  bool harm_shown_ = false;
   bool broken_here_ = false;  // by this rank's own failure, or its kolo_abort()
   std::atomic<std::uint64_t> frames_sent_{0};
   UnitTable::Use gather_;                              // how an inline unit gets its result

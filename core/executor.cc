@@ -33,7 +33,7 @@ Executor::Executor(const Options& options, Streams streams, Completions& complet
 
 void Executor::add_set(std::uint32_t process_set, Collectives& collectives, std::size_t stream) {
   KOLO_CHECK(stream < streams_.size());
-  sets_[process_set] = {&collectives, stream, 0};
+  sets_[process_set] = {&collectives, stream, 0, {}};
   if (std::find(of_sets_.begin(), of_sets_.end(), &collectives) == of_sets_.end()) {
     of_sets_.push_back(&collectives);
   }
@@ -108,7 +108,8 @@ Executor::Stream& Executor::stream_of(const OrderedOperation& ordered) {
 void Executor::start(Stream& stream) {
   Set& set = sets_.at(stream.ordered.process_set);
   const std::uint32_t number = ++set.started;
-  if (!stream.given_up.is_ok()) return end(stream.ordered, stream.given_up);
+  if (!over_.is_ok()) return end(stream.ordered, over_);
+  if (!set.given_up.is_ok()) return end(stream.ordered, set.given_up);
   if (trace_ != nullptr) {
     const Nanos now = clock_.now();
     for (const auto& tensor : stream.ordered.tensors) {
@@ -140,12 +141,18 @@ Result<bool> Executor::advance() {
   bool moved = false;
   start_waiting();
   for (Stream& stream : streams_) {
-    if (stream.running == nullptr) continue;
+    if (stream.running == nullptr || stream.stuck) continue;
     const Result<Progress> progress = advance(stream);
+    if (!progress && progress.status().code() == StatusCode::kPeerLost) {
+      stream.stuck = progress.status();
+      stream.stuck_since = clock_.now();
+      continue;
+    }
     if (!progress) {
-      stream.given_up = progress.status();
-      finish(stream, stream.given_up);
-      if (stream.given_up.code() != StatusCode::kAborted) return stream.given_up;
+      const Status status = progress.status();
+      sets_.at(stream.ordered.process_set).given_up = status;
+      finish(stream, status);
+      if (status.code() != StatusCode::kAborted) return status;
       moved = true;
       continue;
     }
@@ -158,6 +165,7 @@ Result<bool> Executor::advance() {
 void Executor::finish(Stream& stream, const Status& status) {
   stream.running = nullptr;
   stream.counting = false;
+  stream.stuck.reset();
   --running_;
   std::uint64_t bytes = 0;
   for (const Stream& each : streams_) bytes += each.collectives->bytes_copied();
@@ -185,7 +193,6 @@ void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, cons
   for (Stream& stream : streams_) {
     if (stream.running == nullptr || !beyond(stream.ordered)) continue;
     stream.running->cancel();
-    stream.given_up = status;
     finish(stream, status);
   }
   for (std::size_t left = waiting_.size(); left > 0; --left) {
@@ -199,11 +206,21 @@ void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, cons
   }
 }
 
+std::optional<Executor::Stuck> Executor::longest_stuck() const {
+  std::optional<Stuck> longest;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = streams_[i];
+    if (!stream.stuck || (longest && longest->since <= stream.stuck_since)) continue;
+    longest = {i, stream.stuck_since, *stream.stuck};
+  }
+  return longest;
+}
+
 void Executor::end_all(const Status& status) {
+  over_ = status;
   for (Stream& stream : streams_) {
     if (stream.running == nullptr) continue;
     stream.running->cancel();
-    stream.given_up = status;
     finish(stream, status);
   }
   while (!waiting_.empty()) {

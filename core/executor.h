@@ -55,10 +55,18 @@ class Executor {
   // A single tensor whose bytes came with the order; ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
 
-  // True if anything moved. An error is an operation's: it has ended with it, and its stream is
-  // broken. That a peer has taken leave is no such error: it ends the operation that waits for the
-  // peer and what comes later on its stream, and the peer's word of how far it went follows.
+  // True if anything moved. An error is an operation's: it has ended with it. That a peer has taken
+  // leave is no such error: it ends the operation that waits for the peer and the later ones of its
+  // set, and the peer's word of how far it went follows. Nor is a channel that has broken: the
+  // operation is stuck then, until a verdict ends it.
   Result<bool> advance();
+  struct Stuck {
+    std::size_t stream = 0;
+    Nanos since{0};
+    Status status;  // the channel's
+  };
+  // The one that has been stuck for longest.
+  [[nodiscard]] std::optional<Stuck> longest_stuck() const;
   // Ends the operations of the set's runs beyond `through`.
   void end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status);
   void end_all(const Status& status);
@@ -76,7 +84,8 @@ class Executor {
     Operation* running = nullptr;
     ResultCounter counter;  // after it
     bool counting = false;
-    Status given_up;  // why it serves no operation any more
+    std::optional<Status> stuck;  // why it does not move any more
+    Nanos stuck_since{0};
     OrderedOperation ordered;
   };
 
@@ -86,6 +95,7 @@ class Executor {
     Collectives* collectives = nullptr;  // null: the stream's
     std::size_t stream = 0;
     std::uint32_t started = 0;
+    Status given_up;  // why no more of it is started
   };
 
   void start_waiting();
@@ -107,6 +117,7 @@ class Executor {
   GatheredCollectives slot_gathered_;
   std::vector<const std::byte*> contributions_;  // scratch
   std::size_t running_ = 0;
+  Status over_;  // why nothing is started any more
   std::atomic<std::uint64_t> bytes_copied_{0};
 };
 

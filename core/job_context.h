@@ -83,6 +83,7 @@ class JobContext final : public Context {
   Status negotiate(const RequestPtr& request, const Submission& submission, bool wake);
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
   Result<RequestPtr> find(RequestId id);
+  [[nodiscard]] Status world_status() const;
   void end_if_closed(const ProcessSet& set);
 
   Config config_;

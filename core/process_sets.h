@@ -25,7 +25,8 @@ struct ProcessSet {
   ReductionOrder order;              // of its ranks
   std::atomic<bool> closing{false};  // this rank has called for its end
   std::atomic<bool> joined{false};   // this rank has, and not all have
-  // A rank that it depends on has left the job; `left_status` is written before that is told.
+  // A rank that it depends on has left the job or is lost; `left_status` is written before that is
+  // told, and stays.
   std::atomic<bool> left{false};
   Status left_status;
   // Of the next operation without a name. Ranks that have joined miss some, so the end of a join,
@@ -52,7 +53,7 @@ class ProcessSets {
   // INVALID_ARGUMENT: there is no such set, or it has ended.
   Result<ProcessSet*> find(std::int32_t id) const;
   // ... that this rank may submit to: it is in the set, has not joined, and has not ended the set;
-  // ABORTED: a rank that the set depends on has left the job.
+  // ABORTED, PEER_LOST: a rank that the set depends on has left the job, or is lost.
   Result<ProcessSet*> usable(std::int32_t id) const;
   [[nodiscard]] static Status check_usable(const ProcessSet& set);
 

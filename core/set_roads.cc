@@ -23,6 +23,7 @@ Result<SetRoads::Opened> SetRoads::open(const ProcessSet& set) {
     open_.emplace(set.id, *std::move(made));
   }
   const SetRoad& road = open_.at(set.id);
+  if (road.collectives != nullptr) places_[set.id] = {road.stream, road.scope};
   return Opened{road.collectives.get(), road.stream};
 }
 
@@ -31,12 +32,36 @@ void SetRoads::close(const ProcessSet& set) {
   if (!node.empty()) parked_.emplace(set.ranks, std::move(node.mapped()));
 }
 
+void SetRoads::drop(std::uint32_t process_set) {
+  const auto drop_on = [this](std::size_t stream, std::uint32_t scope) {
+    for (Channel* channel : channels_[stream]) {
+      if (channel != nullptr) channel->drop(scope);
+    }
+  };
+  if (process_set == 0) {
+    for (std::size_t stream = 0; stream < channels_.size(); ++stream) drop_on(stream, 0);
+  } else if (const auto place = places_.find(process_set); place != places_.end()) {
+    drop_on(place->second.stream, place->second.scope);
+  }
+}
+
+int SetRoads::broken_peer(std::size_t stream, const Status& status) const {
+  for (std::size_t rank = 0; rank < channels_[stream].size(); ++rank) {
+    Channel* const channel = channels_[stream][rank];
+    if (channel == nullptr) continue;
+    const Status seen = channel->advance();
+    if (seen.code() == status.code() && seen.text() == status.text()) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
 Result<SetRoads::SetRoad> SetRoads::build(const ProcessSet& set) {
   SetRoad made;
   const bool shares = road_.memory.window != nullptr && choice_ != AlgorithmChoice::kRing &&
                       lanes_used_ < road_.memory.set_lanes.size();
   const std::size_t lane = shares ? road_.memory.set_lanes[lanes_used_++] : 0;
   made.stream = built_++ % channels_.size();
+  made.scope = set.id;
   if (set.place < 0) return made;
   std::vector<int> hosts;
   for (const int rank : set.ranks) {
@@ -45,7 +70,8 @@ Result<SetRoads::SetRoad> SetRoads::build(const ProcessSet& set) {
   }
   made.map = std::make_unique<HostMap>(hosts);
   made.order = std::make_unique<ReductionOrder>(hosts);
-  const Communicator communicator{set.place, set.size(), made.channels, made.order.get(), 0};
+  const Communicator communicator{set.place,        set.size(), made.channels,
+                                  made.order.get(), 0,          made.scope};
   if (shares) {
     KOLO_RETURN_IF_ERROR(build_shared(communicator, set, lane, made));
   } else {

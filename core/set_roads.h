@@ -32,10 +32,16 @@ class SetRoads {
   // the set's lane.
   Result<Opened> open(const ProcessSet& set);
   void close(const ProcessSet& set);
+  // The set comes to nothing: what it has posted on the channels is forgotten, and what still comes
+  // of it goes by. Its last operation has been given up.
+  void drop(std::uint32_t process_set);
+  // Whose channel of that stream has broken with just this status; -1: none has.
+  [[nodiscard]] int broken_peer(std::size_t stream, const Status& status) const;
 
  private:
   struct SetRoad {
     std::size_t stream = 0;
+    std::uint32_t scope = 0;         // the first set's that has it
     std::vector<Channel*> channels;  // by place in the set
     std::unique_ptr<HostMap> map;
     std::unique_ptr<ReductionOrder> order;
@@ -55,6 +61,11 @@ class SetRoads {
   std::size_t built_ = 0;  // each on the next stream
   std::map<std::uint32_t, SetRoad> open_;
   std::multimap<std::vector<int>, SetRoad> parked_;  // by ranks
+  struct Place {
+    std::size_t stream = 0;
+    std::uint32_t scope = 0;
+  };
+  std::map<std::uint32_t, Place> places_;  // of every set that this rank has ever been in
 };
 
 }  // namespace kolo::internal

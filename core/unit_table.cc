@@ -195,6 +195,10 @@ bool UnitTable::use_if_complete(UnitEntry& entry, const Use& use) {
     contributions_.push_back(board_->payload(member, entry.slot, entry.mark()));
   }
   use(*entry.under_way, contributions_);
+  // Who was frozen meanwhile may have been given up, and its slot given to another unit.
+  for (const int member : entry.members) {
+    if (!board_->shows(member, entry.slot, entry.mark())) return false;
+  }
   retire_inline(entry);
   return true;
 }

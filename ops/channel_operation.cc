@@ -59,7 +59,7 @@ Result<Progress> ChannelOperation::advance() {
 
 void ChannelOperation::fail(Status status) {
   for (Channel* channel : communicator_.channels) {
-    if (channel != nullptr) channel->cancel();
+    if (channel != nullptr) channel->drop(communicator_.scope);
   }
   abandoned();
   failure_ = std::move(status);
@@ -88,6 +88,7 @@ void ChannelOperation::post_receive(int peer, Transfer& transfer, std::uint32_t 
 void ChannelOperation::post_signal_send(int peer, Transfer& transfer, std::uint32_t phase,
                                         std::size_t segment) {
   transfer.tag = message_tag(communicator_.sequence, phase, segment);
+  transfer.scope = communicator_.scope;
   posted_ = true;
   communicator_.channels[static_cast<std::size_t>(peer)]->post_send(transfer);
 }
@@ -95,6 +96,7 @@ void ChannelOperation::post_signal_send(int peer, Transfer& transfer, std::uint3
 void ChannelOperation::post_signal_receive(int peer, Transfer& transfer, std::uint32_t phase,
                                            std::size_t segment) {
   transfer.tag = message_tag(communicator_.sequence, phase, segment);
+  transfer.scope = communicator_.scope;
   posted_ = true;
   communicator_.channels[static_cast<std::size_t>(peer)]->post_receive(transfer);
 }

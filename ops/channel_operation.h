@@ -40,7 +40,7 @@ class ChannelOperation : public Operation {
   // is done.
   virtual bool step() = 0;
   void complete() { done_ = true; }
-  // The operation has failed or been cancelled, and its channels with it.
+  // The operation has failed or been cancelled, and its scope of the channels with it.
   virtual void abandoned() {}
 
   [[nodiscard]] int rank() const { return communicator_.rank; }

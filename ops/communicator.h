@@ -18,6 +18,7 @@ struct Communicator {
   std::span<Channel* const> channels = {};  // [size]; this rank's own entry is null
   const ReductionOrder* order = nullptr;    // of `size` ranks; needed by all-reduces only
   std::uint32_t sequence = 0;  // of the operation, the same on all ranks; part of every tag
+  std::uint32_t scope = 0;     // of its messages: what is given up together (Channel::drop)
 };
 
 // The tag of a message: which operation, which half of it, which segment. Phases are below 16 and

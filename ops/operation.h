@@ -28,12 +28,12 @@ class Operation {
   virtual ~Operation() = default;
 
   // Moves what can be moved now, at most about one segment's reduction (some 100 us).
-  // An error is the channel's that broke; all channels of the communicator have been cancelled
-  // then, the outputs hold anything, and every later call returns the same error.
+  // An error is the channel's that broke; the communicator's scope has been dropped on all its
+  // channels then, the outputs hold anything, and every later call returns the same error.
   virtual Result<Progress> advance() = 0;
 
-  // Gives up: cancels the channels of the communicator; the caller's memory is free afterwards.
-  // Peers see broken channels if a message was half-way. Harmless when nothing is in progress.
+  // Gives up: drops the communicator's scope on its channels, which go on serving others; the
+  // caller's memory is free afterwards. Harmless when nothing is in progress.
   virtual void cancel() = 0;
 };
 

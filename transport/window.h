@@ -85,6 +85,8 @@ class Window {
   // A rank of the window whose process has died, or -1. A few loads: fit for a waiting loop. Who
   // sleeps on bell() is woken by a death. Destroying a window is none.
   [[nodiscard]] virtual int lost() const = 0;
+  // Whether `peer` is one.
+  [[nodiscard]] virtual bool is_lost(int peer) const { return lost() == peer; }
 
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
 

@@ -49,7 +49,7 @@ void StagedOperation::fail(Status status) {
   failure_ = std::move(status);
   if (current_ != nullptr) current_->cancel();
   for (Channel* channel : communicator_.channels) {
-    if (channel != nullptr) channel->cancel();
+    if (channel != nullptr) channel->drop(communicator_.scope);
   }
   if (local_ != nullptr) local_->lane().give_up();
 }
@@ -68,7 +68,8 @@ Communicator StagedOperation::across(const RankOf& rank_of) {
           .size = map().hosts(),
           .channels = channels_,
           .order = nullptr,
-          .sequence = communicator_.sequence};
+          .sequence = communicator_.sequence,
+          .scope = communicator_.scope};
 }
 
 void HostsBroadcast::start(const Communicator& communicator, const HostsView& view,

@@ -51,6 +51,10 @@ class Executor {
   // None will.
   void cut_off_all(int rank, const Status& status);
   void stop(int rank) { stopped_[static_cast<std::size_t>(rank)] = true; }
+  void resume(int rank) {
+    stopped_[static_cast<std::size_t>(rank)] = false;
+    advance(rank);
+  }
 
   [[nodiscard]] bool is_idle(int rank) const {
     return queues_[static_cast<std::size_t>(rank)].empty();

@@ -9,9 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxSteps = 400'000;
 constexpr Nanos kEndOfTime = 200s;  // every program ends long before
-constexpr Nanos kLearnLimit = 1s;   // from a fault until every survivor knows
 constexpr std::size_t kOldFrames = 64;
-constexpr int kStaleReplays = 30;
 constexpr std::size_t kTraceLines = 4000;
 
 }  // namespace
@@ -47,6 +45,10 @@ RunReport Simulation::run() {
                            : Fault::kLeave;
       victim_ = rng_.below(topology.size());
       network_.after(network_.some_delay(1500us), Event::Kind::kFault, victim_, generation_);
+      if (is_loss() && rng_.chance(35)) {
+        network_.after(network_.some_delay(3ms), Event::Kind::kFault, rng_.below(topology.size()),
+                       generation_);
+      }
     }
     while (!network_.is_empty() && network_.now() < kEndOfTime) {
       const Event event = network_.next();
@@ -116,7 +118,9 @@ void Simulation::start_generation(const Topology& topology, const std::vector<in
 }
 
 void Simulation::dispatch(const Event& event) {
-  if (event.kind == Event::Kind::kFault) return strike();
+  if (event.kind == Event::Kind::kFault) {
+    return event.generation == generation_ ? strike(event.node) : void();
+  }
   if (event.kind == Event::Kind::kReform) return reform();
   Node& node = nodes_[static_cast<std::size_t>(event.node)];
   if (node.dead) return;
@@ -247,124 +251,6 @@ void Simulation::tick(Node& node) {
   settle(node);
 }
 
-// ---- faults
-
-bool Simulation::is_survivor(const Node& node) const {
-  const bool victim_is_out = fault_ == Fault::kKill || fault_ == Fault::kFreeze;
-  return !victim_is_out || index_of(node) != victim_;
-}
-
-void Simulation::strike() {
-  if (struck_) {  // a frozen rank is noticed
-    if (!nodes_[static_cast<std::size_t>(victim_)].left_behind) {
-      end_links_of(nodes_[static_cast<std::size_t>(victim_)]);
-    }
-    return;
-  }
-  const bool too_late = std::any_of(nodes_.begin(), nodes_.end(), [this](const Node& node) {
-    return node.step + 3 >=
-           era_of(node).program.scripts[static_cast<std::size_t>(node.rank)].size();
-  });
-  if (too_late) {
-    fault_ = Fault::kNone;
-    return;
-  }
-  // Who misses a new process set, because some rank leaves, could not go on with the program.
-  const Program& program = era_of(nodes_[static_cast<std::size_t>(victim_)]).program;
-  if (fault_ == Fault::kLeave && program.all_sets.newest_set() > program.topology.newest_set()) {
-    fault_ = Fault::kAbort;
-  }
-  struck_ = true;
-  struck_at_ = network_.now();
-  Node& victim = nodes_[static_cast<std::size_t>(victim_)];
-  const int index = victim_;
-  note([&] {
-    return "fault " + std::to_string(static_cast<int>(fault_)) + " strikes rank " +
-           std::to_string(victim.rank);
-  });
-  switch (fault_) {
-    case Fault::kNone: break;
-    case Fault::kKill:
-      victim.dead = true;
-      era_of(victim).executor->stop(victim.rank);
-      end_links_of(victim);
-      break;
-    case Fault::kFreeze:
-      victim.frozen = true;
-      era_of(victim).executor->stop(victim.rank);
-      network_.after(network_.some_delay(3ms), Event::Kind::kFault, index, generation_);
-      network_.after(network_.some_delay(10ms), Event::Kind::kThaw, index, generation_);
-      break;
-    case Fault::kAbort:
-      take_commands(victim);
-      victim.negotiator->abort("a test says so");
-      settle(victim);
-      break;
-    case Fault::kLeave:
-      take_commands(victim);
-      victim.negotiator->goodbye();
-      victim.step = era_of(victim).program.scripts[static_cast<std::size_t>(victim.rank)].size();
-      settle(victim);
-      break;
-  }
-}
-
-// The ranks that hold a link to the victim see it end.
-void Simulation::end_links_of(const Node& victim) {
-  for (const int rank : linked_ranks(victim)) {
-    const int other = era_of(victim).node_of[static_cast<std::size_t>(rank)];
-    if (victim.dead) {
-      network_.cut(index_of(victim), other, victim.generation);
-    } else {  // it may wake up and send more, which then comes too late
-      network_.send(index_of(victim), other, {victim.generation, {}, true});
-    }
-  }
-}
-
-// A frozen rank goes on where it was, and learns that it has been left behind.
-void Simulation::thaw(Node& node) {
-  node.frozen = false;
-  note([&] { return "rank " + std::to_string(node.rank) + " thaws"; });
-  for (const Event& event : std::exchange(node.inbox, {})) handle(event);
-  for (const int rank : linked_ranks(node)) {
-    const int other = era_of(node).node_of[static_cast<std::size_t>(rank)];
-    network_.send(other, index_of(node), {node.generation, {}, true});
-  }
-}
-
-void Simulation::consider_reform() {
-  if (reform_due_ || !struck_) return;
-  for (const Node& node : nodes_) {
-    if (is_survivor(node) && node.negotiator->broken().is_ok()) return;
-  }
-  require(network_.now() - struck_at_ < kLearnLimit, "survivors_learn",
-          [] { return "a survivor learned of the fault late"; });
-  reform_due_ = true;
-  network_.after(network_.some_delay(1ms), Event::Kind::kReform, 0, generation_);
-}
-
-void Simulation::reform() {
-  std::vector<int> survivors;
-  std::vector<bool> survives(nodes_.size());
-  for (Node& node : nodes_) {
-    if (!is_survivor(node)) {
-      node.left_behind = true;
-      continue;
-    }
-    settle(node);  // it may have heard just now
-    check_node_end(node);
-    survives[static_cast<std::size_t>(node.rank)] = true;
-    survivors.push_back(index_of(node));
-  }
-  const Topology topology = without_ranks(eras_.front()->program.topology, survives);
-  reformed_ = true;
-  start_generation(topology, survivors);
-  for (int i = 0; i < kStaleReplays; ++i) {
-    network_.after(network_.some_delay(2ms), Event::Kind::kStale, rng_.pick(survivors),
-                   generation_);
-  }
-}
-
 void Simulation::send(Node& node, const SendFrame& frame) {
   ++report_.frames;
   const Era& era = era_of(node);
@@ -473,7 +359,7 @@ void Simulation::check_end() {
   for (const Node& node : nodes_) {
     if (node.dead) continue;
     check_node_end(node);
-    if (node.left_behind) continue;
+    if (node.left_behind || !is_survivor(node)) continue;
     const Era& era = era_of(node);
     const auto& script = era.program.scripts[static_cast<std::size_t>(node.rank)];
     require(node.step == script.size(), "completes", [&] {

@@ -1,7 +1,8 @@
 // Simulation: one seed, one run: real negotiators on a virtual network and clock, with invariants.
 //
 // Ranks of a host share memory in most runs, where known units go through slots. A random program
-// runs on them; every second seed has a fault on the way, after which the
+// runs on them; every second seed has a fault on the way. A lost rank (sometimes two) takes process
+// sets along, and the others go on to the end of the program; after that, or an abort, the
 // survivors reform into the next generation and run another program. One thread.
 #pragma once
 
@@ -56,7 +57,8 @@ class Simulation {
     std::size_t step = 0;                    // of the rank's script
     std::map<UnitKey, Ticket> open;
     std::set<std::uint32_t> joining;
-    std::set<std::uint32_t> closed;  // some rank has left
+    std::set<std::uint32_t> closed;  // some rank has left, or is lost
+    std::set<std::uint32_t> made;    // by the program
     std::set<std::uint32_t> ended;   // destroyed
     std::map<std::uint32_t, std::size_t> joins_ended;
     Nanos tick_at = kNever;
@@ -112,7 +114,8 @@ class Simulation {
   void deliver_stale(Node& node, int from, const std::string& bytes);
   void tick(Node& node);
   void reread(int from, int to);
-  void strike();
+  void strike(int index);
+  void lose(Node& victim, Fault how);
   void end_links_of(const Node& victim);
   void thaw(Node& node);
   void consider_reform();
@@ -150,9 +153,13 @@ class Simulation {
   void check_end();
   void check_node_end(const Node& node);
   [[nodiscard]] std::string progress_text();
+  void set_closed(Node& node, const SetClosed& closed);
+  [[nodiscard]] bool is_finished(const Node& node) const;
+  [[nodiscard]] std::set<std::uint32_t> unfinished_sets() const;
   // No fault has struck what is done in this process set in the present generation.
   [[nodiscard]] bool is_calm(const Node& node, std::uint32_t process_set) const;
-  [[nodiscard]] bool is_survivor(const Node& node) const;
+  [[nodiscard]] bool is_survivor(const Node& node) const { return !lost_.contains(index_of(node)); }
+  [[nodiscard]] bool is_loss() const { return fault_ == Fault::kKill || fault_ == Fault::kFreeze; }
   [[nodiscard]] int index_of(const Node& node) const {
     return static_cast<int>(&node - nodes_.data());
   }
@@ -172,6 +179,8 @@ class Simulation {
   bool reformed_ = false;
   Nanos struck_at_{0};
   int victim_ = 0;
+  std::set<int> lost_;                 // nodes
+  std::set<std::uint32_t> unfinished_;  // sets that may end with the first of them
   std::uint64_t generation_ = 0;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<Era>> eras_;

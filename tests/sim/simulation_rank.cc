@@ -10,7 +10,10 @@ bool Simulation::is_calm(const Node& node, std::uint32_t process_set) const {
   if (node.left_behind) return false;
   if (!struck_ || reformed_) return true;
   const Topology& topology = eras_.back()->program.all_sets;
-  return fault_ == Fault::kLeave && !topology.depends_on(process_set, victim_);
+  if (fault_ == Fault::kLeave) return !topology.depends_on(process_set, victim_);
+  if (!is_loss() || unfinished_.contains(process_set)) return false;
+  return std::none_of(lost_.begin(), lost_.end(),
+                      [&](int lost) { return topology.depends_on(process_set, lost); });
 }
 
 void Simulation::schedule_program(Node& node, Nanos delay) {
@@ -33,6 +36,7 @@ void Simulation::run_program(Node& node) {
     }
   }
   rng_.chance(40) ? settle_soon(node) : settle(node);
+  if (node.step == script.size()) consider_reform();
 }
 
 // The last barrier tells that all is done; where it may fail, look instead.
@@ -44,7 +48,7 @@ bool Simulation::may_leave(Node& node) {
   for (const int index : era.node_of) {
     const Node& other = nodes_[static_cast<std::size_t>(index)];
     const auto& script = era.program.scripts[static_cast<std::size_t>(other.rank)];
-    if (other.dead || other.generation != node.generation) continue;
+    if (!is_survivor(other) || other.generation != node.generation) continue;
     if (other.step + 1 >= script.size()) continue;
     schedule_program(node, 1ms);
     return false;
@@ -139,7 +143,7 @@ void Simulation::negotiate(Node& node, Command command) {
     return "rank " + std::to_string(node.rank) + ", operation " + std::to_string(submitted.op) +
            ": " + status.to_string();
   });
-  node.closed.insert(key.process_set);  // some rank leaves, and this one has heard it
+  node.closed.insert(key.process_set);  // some rank is gone, and this one has heard it
   end_ticket(node, ticket, status);
 }
 
@@ -180,22 +184,35 @@ void Simulation::act(Node& node, Action& action) {
     return;
   }
   if (const auto* ended = std::get_if<JoinEnded>(&action)) return join_ended(node, *ended);
-  if (const auto* left = std::get_if<RankLeft>(&action)) {
-    note([&] { return who() + "rank " + std::to_string(left->rank) + " leaves"; });
-    end_published(node, left->process_set, left->status);
-    era.executor->cut_off(node.rank, left->process_set, left->through, left->status);
-    node.joining.erase(left->process_set);
-    node.closed.insert(left->process_set);
+  if (const auto* closed = std::get_if<SetClosed>(&action)) {
+    set_closed(node, *closed);
   } else {
     const Status& status = std::get<Broken>(action).status;
     note([&] { return who() + "broken: " + status.to_string(); });
-    require(!is_calm(node, 0), "stays_whole", [&] { return who() + status.to_string(); });
+    const bool may_break = node.left_behind || !is_survivor(node) ||
+                           (struck_ && !reformed_ && fault_ == Fault::kAbort);
+    require(may_break, "stays_whole", [&] { return who() + status.to_string(); });
     era.executor->cut_off_all(node.rank, status);
     end_published(node, std::nullopt, status);
     node.joining.clear();
     consider_reform();
   }
   schedule_program(node, network_.some_delay(10us));
+}
+
+void Simulation::set_closed(Node& node, const SetClosed& closed) {
+  const std::uint32_t set = closed.process_set;
+  const auto text = [&] {
+    return "rank " + std::to_string(node.rank) + ": process set " + std::to_string(set) +
+           " is closed: " + closed.status.to_string();
+  };
+  note(text);
+  const bool leaves = closed.status.code() == StatusCode::kAborted;  // as all do in the end
+  require(leaves || !is_calm(node, set), "stays_open", text);
+  end_published(node, set, closed.status);
+  era_of(node).executor->cut_off(node.rank, set, closed.through, closed.status);
+  node.joining.erase(set);
+  node.closed.insert(set);
 }
 
 void Simulation::execute(Node& node, Plan& plan) {
@@ -209,7 +226,7 @@ void Simulation::execute(Node& node, Plan& plan) {
       return "rank " + std::to_string(node.rank) + " is to run " + unit_text(*planned.unit) +
              " of process set " + std::to_string(set) + ", which has ended";
     });
-    if (planned.run == 0 || planned.unit->group) continue;
+    if (planned.unit->group) continue;
     if (!is_set_change(planned.unit->tensors.front().kind)) continue;
     change_set(node, planned);
     planned.run = 0;  // that is all there is to it
@@ -218,13 +235,7 @@ void Simulation::execute(Node& node, Plan& plan) {
 }
 
 void Simulation::change_set(Node& node, const PlannedUnit& planned) {
-  Submitted& submitted = era_of(node).submissions(node.rank).at(planned.ticket - 1);
-  const Op& op = era_of(node).program.ops[static_cast<std::size_t>(submitted.op)];
-  require(planned.new_set == op.new_set, "same_set", [&] {
-    return "rank " + std::to_string(node.rank) + ", " + unit_text(*planned.unit) +
-           ": process set " + std::to_string(planned.new_set) + ", expected " +
-           std::to_string(op.new_set);
-  });
+  if (planned.new_set != 0) node.made.insert(planned.new_set);
   if (const std::uint32_t ended = ended_set(*planned.unit); ended != 0) {
     node.ended.insert(ended);
     node.joining.erase(ended);
@@ -233,6 +244,14 @@ void Simulation::change_set(Node& node, const PlannedUnit& planned) {
               [&] { return "process set " + std::to_string(ended) + " ends with slots in use"; });
     }
   }
+  if (planned.run == 0) return;  // this rank's call has ended with a lost rank
+  Submitted& submitted = era_of(node).submissions(node.rank).at(planned.ticket - 1);
+  const Op& op = era_of(node).program.ops[static_cast<std::size_t>(submitted.op)];
+  require(planned.new_set == op.new_set, "same_set", [&] {
+    return "rank " + std::to_string(node.rank) + ", " + unit_text(*planned.unit) +
+           ": process set " + std::to_string(planned.new_set) + ", expected " +
+           std::to_string(op.new_set);
+  });
   submitted.by_payloads = true;  // it needs nobody any more
   submitted.tensors_left = 0;
   end_ticket(node, planned.ticket, Status::ok());
@@ -293,7 +312,11 @@ void Simulation::check_outcome(const Node& node, const Op& op, const Submitted& 
   require(result.executed == 0 || result.failed == 0 || may_differ, "same_outcome",
           [&] { return what() + ", while it went otherwise on other ranks"; });
   if (!calm) return;
-  const bool expected = status.code() == op.expected ||
+  // A rank may have been held up by operations of the lost one.
+  const bool limited = struck_ && !reformed_ && is_loss() &&
+                       std::ranges::any_of(op.limit_of, [](Nanos l) { return l != kNever; });
+  const bool in_time = status.is_ok() || status.code() == StatusCode::kTimedOut;
+  const bool expected = status.code() == op.expected || (limited && in_time) ||
                         (op.may_time_out && status.code() == StatusCode::kTimedOut) ||
                         (op.may_abort && status.code() == StatusCode::kAborted);
   require(expected, "expected_outcome",

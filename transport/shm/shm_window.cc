@@ -44,6 +44,7 @@ class ShmWindow final : public Window {
   }
   int bell() const override { return parts_.bells[static_cast<std::size_t>(rank())].get(); }
   int lost() const override { return vitals_->lost(); }
+  bool is_lost(int peer) const override { return vitals_->is_lost(peer); }
 
  private:
   ShmWindow(int rank, std::size_t bytes, Parts parts)

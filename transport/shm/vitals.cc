@@ -91,9 +91,13 @@ Vitals::~Vitals() {
 
 int Vitals::lost() const {
   for (int peer = 0; peer < static_cast<int>(watched_.size()); ++peer) {
-    if (peer != rank_ && died(watched_[static_cast<std::size_t>(peer)]->load())) return peer;
+    if (is_lost(peer)) return peer;
   }
   return -1;
+}
+
+bool Vitals::is_lost(int peer) const {
+  return peer != rank_ && died(watched_[static_cast<std::size_t>(peer)]->load());
 }
 
 void Vitals::run() {

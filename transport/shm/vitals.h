@@ -41,6 +41,7 @@ class Vitals {
 
   // The lowest rank that has died, or -1: one load per peer.
   [[nodiscard]] int lost() const;
+  [[nodiscard]] bool is_lost(int peer) const;
 
  private:
   enum class State : int { kStarting, kHolding, kFailed };

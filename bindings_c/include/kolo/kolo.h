@@ -80,7 +80,7 @@ typedef enum kolo_status KOLO_ENUM_BASE {
   KOLO_NOT_INITIALIZED = 4,  /* the context is shut down, or belongs to a parent process */
   KOLO_WOULD_DEADLOCK = 5,   /* a wait inside a callback, or inside an open group */
   KOLO_ABORTED = 6,          /* ended by kolo_abort() or kolo_shutdown(), here or elsewhere */
-  KOLO_PEER_LOST = 7,        /* a rank died, froze or was cut off */
+  KOLO_PEER_LOST = 7,        /* a rank of the process set died, froze or was cut off */
   KOLO_TIMED_OUT = 8,        /* the time that an option allows has passed */
   KOLO_RESOURCE = 9,         /* out of memory, descriptors or the like */
   KOLO_INTERNAL = 10,        /* a defect of kolo; the context is unusable */
@@ -261,17 +261,19 @@ KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** con
  * have started are finished first. Calls of other threads return. Whatever the status, the
  * context is over: later calls return KOLO_NOT_INITIALIZED, also a second shutdown.
  * A following kolo_init() joins again, if all ranks do.
- * Blocks at most shutdown_timeout_ms and some.
- * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what broke the
- * context before, as PEER_LOST or ABORTED. A peer that merely left first has broken nothing. */
+ * Blocks at most shutdown_timeout_ms and some; lost ranks are not waited for.
+ * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what became of
+ * the world before, as PEER_LOST or ABORTED. A peer that merely left first has broken nothing. */
 KOLO_API kolo_status kolo_shutdown(kolo_context* context);
 
 /* Ends every operation of the context, pending and later, on all ranks, with KOLO_ABORTED. The text
- * that they get holds `reason` (may be NULL) and this rank. kolo_shutdown() is still due.
- * Errors: NOT_INITIALIZED, or what broke the context before. */
+ * that they get holds `reason` (may be NULL) and this rank. Never waits for the other ranks, whose
+ * waits return as they hear of it. kolo_shutdown() is still due.
+ * Errors: NOT_INITIALIZED, or what ended the whole context before (the loss of a rank does not). */
 KOLO_API kolo_status kolo_abort(kolo_context* context, const char* reason);
 
-/* KOLO_OK while the context works; otherwise the status that broke it, e.g. KOLO_PEER_LOST. */
+/* KOLO_OK while the world works; otherwise the status that ended it, e.g. KOLO_PEER_LOST. Process
+ * sets without a lost rank may live on. */
 KOLO_API kolo_status kolo_health(kolo_context* context);
 
 /* Puts a JSON object into *json: ranks, hosts, roads, options in force. Valid until this thread's
@@ -292,7 +294,15 @@ KOLO_API int32_t kolo_local_size(kolo_context* context);
  * rank keeps its number: what kolo_rank() says is its name everywhere, also as a broadcast's root.
  * Sets may overlap, and operations of different sets may be submitted in any order. When a rank
  * leaves the job (kolo_shutdown), the sets that it is in end with it, and so do those that it
- * orders for: rank 0 those of several hosts, the lowest rank of a host those of its ranks. */
+ * orders for: rank 0 those of several hosts, the lowest rank of a host those of its ranks.
+ *
+ * The same sets, the world always among them, end when a rank is lost: it died, froze or was cut
+ * off. What runs on them ends with KOLO_PEER_LOST, whose text names rank, host and reason, and
+ * every later call returns that status at once; on the other sets nothing changes. Sets cannot be
+ * made any more, and one that was being made or ended just then ends too. Where ranks are connected
+ * by MPI, a set that shares a stream with an operation that was cut off may end with it. A rank
+ * that the others have given up while it was frozen hears that on all its calls, should it go on.
+ */
 
 /* Makes a set of the `count` ranks in `ranks` (any order, none twice). Every rank of the job calls
  * it with the same ranks, also those outside; calls pair by options.name, without one by their own
@@ -309,7 +319,7 @@ KOLO_API kolo_status kolo_pset_create(kolo_context* context, const int32_t* rank
  * finished; those that some of its ranks have not submitted end with KOLO_ABORTED. From the call on
  * this rank can submit nothing more to it.
  * Errors: INVALID_ARGUMENT (the world, or no set; an option other than timeout_ms and callback),
- * and as for the collectives. */
+ * and as for the collectives of the world: with PEER_LOST the set ends too, on all its ranks. */
 KOLO_API kolo_status kolo_pset_destroy(kolo_context* context, int32_t pset,
                                        const kolo_options* options, kolo_request* request);
 

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
        {agreement_situations(), number_situations(), exact_situations(), shape_situations(),
         size_situations(), ending_situations(), argument_situations(), request_situations(),
         resource_situations(), set_situations(), join_situations(), mixed_situations(),
-        wide_situations(), lifecycle_situations(), shutdown_situations()}) {
+        wide_situations(), lifecycle_situations(), shutdown_situations(), failure_situations()}) {
     for (const Situation& situation : list) {
       if (wanted == situation.id) return situation.run();
     }

@@ -157,6 +157,7 @@ std::vector<Situation> set_situations();
 std::vector<Situation> join_situations();
 std::vector<Situation> mixed_situations();
 std::vector<Situation> wide_situations();
+std::vector<Situation> failure_situations();
 std::vector<Situation> lifecycle_situations();
 std::vector<Situation> shutdown_situations();
 

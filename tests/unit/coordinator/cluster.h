@@ -21,7 +21,7 @@ class Cluster {
     std::map<Ticket, Status> ended;  // of submissions that did not run
     std::vector<std::string> warnings;
     std::vector<JoinEnded> joins;
-    std::vector<RankLeft> left;
+    std::vector<SetClosed> left;
     std::vector<Status> broken;
   };
 
@@ -88,7 +88,7 @@ class Cluster {
     }
     if (const auto* warn = std::get_if<Warn>(&action)) to.warnings.push_back(warn->text);
     if (const auto* ended = std::get_if<JoinEnded>(&action)) to.joins.push_back(*ended);
-    if (const auto* left = std::get_if<RankLeft>(&action)) to.left.push_back(*left);
+    if (const auto* left = std::get_if<SetClosed>(&action)) to.left.push_back(*left);
     if (const auto* broken = std::get_if<Broken>(&action)) to.broken.push_back(broken->status);
   }
 

@@ -194,7 +194,7 @@ TEST_P(ProcessSets, AFarewellReachesAlsoSetsThatHaveJustEnded) {
   cluster_.settle();
   const auto& left = cluster_[0].left;
   const auto of_set = std::find_if(left.begin(), left.end(),
-                                   [](const RankLeft& one) { return one.process_set == 1; });
+                                   [](const SetClosed& one) { return one.process_set == 1; });
   ASSERT_NE(of_set, left.end());
   EXPECT_EQ(of_set->through, 1u);
 }

@@ -28,7 +28,7 @@ class SlotCluster {
     std::map<Ticket, std::vector<int>> absent;            // by submissions that ran
     std::map<Ticket, std::vector<std::string>> gathered;  // by submissions complete in their slots
     std::vector<std::string> warnings;
-    std::vector<RankLeft> left;
+    std::vector<SetClosed> left;
     std::vector<Status> broken;
     std::string cut;  // of the log, not at its end yet
   };
@@ -165,7 +165,7 @@ class SlotCluster {
       to.ended.emplace(finish->ticket, finish->status);
     }
     if (const auto* warn = std::get_if<Warn>(&action)) to.warnings.push_back(warn->text);
-    if (const auto* left = std::get_if<RankLeft>(&action)) {
+    if (const auto* left = std::get_if<SetClosed>(&action)) {
       to.left.push_back(*left);
       end_published(to, left->process_set, left->status);
     }

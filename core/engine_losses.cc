@@ -1,0 +1,126 @@
+// The engine's part in who is lost: what it sees, what it believes, and what ends with it.
+#include <algorithm>
+#include <utility>
+
+#include "core/engine.h"
+
+namespace kolo::internal {
+namespace {
+
+// How long news of the cause may be on its way after its consequence has been seen.
+constexpr Nanos kForNews = 200ms;
+constexpr const char* kDied =
+    "its process ended without taking leave (kolo_shutdown); see the output of that rank for the "
+    "cause";
+
+}  // namespace
+
+bool Engine::has_died(int rank) const {
+  if (parts_.window == nullptr) return false;
+  const auto place = std::ranges::find(board_ranks_, rank);
+  return place != board_ranks_.end() &&
+         parts_.window->is_lost(static_cast<int>(place - board_ranks_.begin()));
+}
+
+// A process that has died is known here before its sockets say so. What it has said before is
+// heard first.
+bool Engine::watch_window(Nanos now) {
+  if (parts_.window == nullptr || parts_.window->lost() < 0) return false;
+  bool has_listened = false;
+  bool moved = false;
+  for (const int rank : board_ranks_) {
+    if (!has_died(rank) || negotiator_.is_lost(rank) || has_done_its_part(rank)) continue;
+    if (!std::exchange(has_listened, true)) moved = take_events(now);
+    find_ended(rank, kDied, now);
+    moved = moved || negotiator_.is_lost(rank);
+  }
+  return moved;
+}
+
+// It has taken leave, and nothing here waits for it.
+bool Engine::has_done_its_part(int rank) const {
+  return negotiator_.has_left(rank) && parts_.executor.idle();
+}
+
+// Its program may have ended it because of what had happened to others: that comes first.
+void Engine::find_ended(int rank, const std::string& how, Nanos now) {
+  if (negotiator_.is_lost(rank) || !negotiator_.broken().is_ok()) return;
+  if (negotiator_.has_left(rank)) {
+    if (!has_done_its_part(rank)) suspect(rank, how, now);
+    return;
+  }
+  const auto place = std::ranges::find(board_ranks_, rank);
+  const bool shows = parts_.board != nullptr && place != board_ranks_.end();
+  const int harm = shows ? parts_.board->harm_of(static_cast<int>(place - board_ranks_.begin()))
+                         : SlotBoard::kWhole;
+  if (harm == SlotBoard::kWhole || (harm >= 0 && negotiator_.is_lost(harm))) {
+    return lose(rank, how);
+  }
+  if (harm < 0 || !has_died(harm)) return suspect(rank, how, now);
+  lose(harm, kDied);
+  lose(rank, how);
+}
+
+void Engine::suspect(int rank, const std::string& how, Nanos now) {
+  const bool known = std::ranges::any_of(
+      suspicions_, [rank](const Suspicion& suspicion) { return suspicion.rank == rank; });
+  if (!known) suspicions_.push_back({rank, how, now + kForNews});
+}
+
+// Of those suspected, and of peers whose channels have broken, although nothing is said of them.
+void Engine::judge(Nanos now) {
+  for (const Suspicion& suspicion : suspicions_) {
+    if (suspicion.until > now || has_done_its_part(suspicion.rank)) continue;
+    lose(suspicion.rank, suspicion.how);
+  }
+  std::erase_if(suspicions_, [now](const Suspicion& one) { return one.until <= now; });
+  judge_stuck(now);
+}
+
+// Both ends of a broken connection see it, and would give up each other: the lower rank speaks
+// first.
+void Engine::judge_stuck(Nanos now) {
+  const auto stuck = parts_.executor.longest_stuck();
+  if (!stuck || now - stuck->since < kForNews) return;
+  const int peer = parts_.roads.broken_peer(stuck->stream, stuck->status);
+  if (peer < 0) return negotiator_.fail(stuck->status);
+  if (peer < rank_ && now - stuck->since < 2 * kForNews) return;
+  lose(peer, stuck->status.text());
+}
+
+Nanos Engine::next_verdict() const {
+  Nanos next = kNever;
+  for (const Suspicion& suspicion : suspicions_) next = std::min(next, suspicion.until);
+  const auto stuck = parts_.executor.longest_stuck();
+  return stuck ? std::min(next, stuck->since + kForNews) : next;
+}
+
+void Engine::lose(int rank, const std::string& how) {
+  liveness_.forget(rank);
+  negotiator_.peer_lost(
+      rank, "on " + host_names_.at(static_cast<std::size_t>(rank)) + " is lost: " + how);
+}
+
+void Engine::close_set(const SetClosed& closed) {
+  leaving_ = true;
+  if (!parts_.queue.is_closed()) {  // what closed it came first, and is the cause
+    parts_.sets.leave(closed.process_set, closed.status);
+  }
+  end_join(closed.process_set, closed.status, -1);
+  end_published(closed.process_set, closed.status);
+  parts_.executor.end_beyond(closed.process_set, closed.through, closed.status);
+  if (closed.status.code() == StatusCode::kPeerLost) parts_.roads.drop(closed.process_set);
+}
+
+// For the launcher and the other ranks of this host, before any caller can learn of it, and end.
+void Engine::show_harm() {
+  const Membership::Loss* loss = negotiator_.first_loss();
+  if (harm_shown_ || (loss == nullptr && negotiator_.broken().is_ok())) return;
+  harm_shown_ = true;
+  if (!broken_here_ && parts_.on_harm) parts_.on_harm();
+  if (parts_.board != nullptr) {
+    parts_.board->show_harm(loss == nullptr ? SlotBoard::kEnded : loss->rank);
+  }
+}
+
+}  // namespace kolo::internal
