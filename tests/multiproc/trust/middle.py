@@ -23,8 +23,12 @@ def available():
 def connect_aside(address):
     """A connection that does not pass the relay."""
     sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
-    sock.connect(address)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+        sock.connect(address)
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 

