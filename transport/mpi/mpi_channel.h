@@ -12,9 +12,9 @@
 // receives of a transfer that nobody has sent can always be cancelled.
 //
 // Whose process has died is not seen here (MPI has no word for it) but by the control link.
-// cancel() and the destructor end the pieces under way: a receive without a sender is cancelled,
-// the rest is awaited for at most kSettleTime. After that only a peer that is frozen in the middle
-// of a piece could still touch that piece, and only when it wakes up.
+// cancel(), drop() and the destructor end the pieces under way: a receive without a sender is
+// cancelled, the rest is awaited for at most kSettleTime. After that only a peer that is frozen in
+// the middle of a piece could still touch that piece, and only when it wakes up.
 #pragma once
 
 #include <array>
