@@ -58,6 +58,7 @@ Result<Listening> listen_at(const HostPort& address) {
     const int why = errno;
     std::string text = "cannot listen on " + to_text(made.endpoint) + ": " + std::strerror(why);
     if (why == EADDRINUSE) return resource_error(text + "; choose another port, or 0 for any");
+    if (why == ENOMEM || why == ENOBUFS) return resource_error(text + "; free some, or add some");
     return invalid_argument(text + "; name one of this host's addresses");
   }
   tcp::endpoint bound;
