@@ -105,7 +105,11 @@ class Judgement {
     }
     const bool any = std::any_of(seen_.ranks.begin(), seen_.ranks.end(),
                                  [](const Account& rank) { return rank.status != KOLO_OK; });
-    if (any && !at(plan_.victim).fired) say("a failure, but no call was made to fail");
+    const Account& victim = at(plan_.victim);
+    if (any && !victim.fired) say("a failure, but no call was made to fail");
+    if (victim.status != KOLO_OK && victim.status != KOLO_RESOURCE) {
+      say(plan_.victim, "lacks something, but says: " + victim.error);
+    }
   }
 
   [[nodiscard]] bool is_silence() const { return plan_.fault != Fault::kKill; }
