@@ -10,7 +10,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libboost-dev libprotobuf-dev protobuf-compiler libssl-dev
   libisal-dev libgtest-dev libgmock-dev nlohmann-json3-dev python3)
-test=(patch iproute2 procps mpich libmpich-dev clang libclang-rt-14-dev llvm clang-format)
+test=(patch iproute2 nftables procps mpich libmpich-dev clang libclang-rt-14-dev llvm clang-format)
 bench=(libgloo-dev mpich libmpich-dev libbenchmark-dev)
 
 wanted=()
