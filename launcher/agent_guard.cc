@@ -1,21 +1,17 @@
 #include "launcher/agent_guard.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <thread>
-
-#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "launcher/spawn.h"
 
 namespace kolo::internal {
 namespace {
-
-constexpr Nanos kLimit = 1s;  // for what was killed to be gone
-constexpr Nanos kPause = 1ms;
 
 // Waits for the agent, and reaps what its ranks have left to us meanwhile. The numbers of the
 // groups stay taken: their leaders are the agent's to reap.
@@ -41,14 +37,17 @@ bool kill_groups() {
   return any;
 }
 
-// Again and again: what a killed process has started is ours only after its end.
+// Again after each end: what a killed process has started is ours only then.
 void end_what_is_left() {
-  const SteadyClock clock;
-  for (const Nanos end = clock.now() + kLimit; kill_groups() && clock.now() < end;) {
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    std::this_thread::sleep_for(kPause);
+  while (kill_groups()) {
+    if (::waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
   }
+}
+
+// The agent's pipes are to end with the agent.
+void let_go_of_pipes() {
+  const UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (int fd = 0; fd < 3 && null_fd.is_open(); ++fd) ::dup2(null_fd.get(), fd);
 }
 
 }  // namespace
@@ -62,6 +61,7 @@ int run_guarded(const std::function<int()>& agent) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     return ::getppid() == guard ? agent() : 1;
   }
+  let_go_of_pipes();
   const int status = wait_for_agent(pid);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
   end_what_is_left();

@@ -81,8 +81,8 @@ def run(target, max_len, corpus, found, sources):
     report = pathlib.Path(found + ".json")
     report.unlink(missing_ok=True)
     limits = LIMITS + ["-max_len=" + max_len]
-    command = [target, *limits, "-print_final_stats=1", "-entropic=0", f"-artifact_prefix={found}/", *length(),
-               found, corpus]
+    command = [target, *limits, "-print_final_stats=1", "-entropic=0",
+               f"-artifact_prefix={found}/", *length(), found, corpus]
     print(" ".join(command), flush=True)
     for _ in range(ATTEMPTS):
         code, log = say(command, "/dev/null")

@@ -70,7 +70,8 @@ void check_environment(const std::vector<std::string>& lines) {
   if (config.integer("rank") >= config.integer("size")) std::abort();
 }
 
-void check_options(const std::vector<std::string>& lines) {
+void check_options(std::vector<std::string> lines) {
+  lines.resize(std::min<std::size_t>(lines.size(), 8));  // a wrong key is compared with all
   Config config;
   for (const std::string& line : lines) {
     const std::size_t equal = std::min(line.find('='), line.size());
