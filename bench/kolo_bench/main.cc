@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "bench/common/usage.h"
 #include "bench/kolo_bench/compare.h"
 #include "bench/kolo_bench/kolo_library.h"
 #include "bench/kolo_bench/measure.h"

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "bench/common/statistics.h"
+#include "bench/common/usage.h"
 #include "bench/kolo_bench/call_case.h"
 #include "bench/kolo_bench/timing.h"
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "bench/common/text.h"
+#include "bench/common/usage.h"
 #include "bench/kolo_bench/help.h"
 
 namespace kolo::bench {
@@ -76,23 +76,6 @@ struct Said {
   bool op_said = false;
 };
 
-int whole(const char* what, const char* text, std::size_t min, std::size_t max) {
-  const auto value = parse_number(text, min, max);
-  if (!value) {
-    usage_error(std::string(what) + " wants a number from " + std::to_string(min) + " to " +
-                std::to_string(max) + ", not '" + text + "'");
-  }
-  return static_cast<int>(*value);
-}
-
-std::size_t bytes(const char* what, const char* text) {
-  const auto value = parse_bytes(text);
-  if (!value) {
-    usage_error(std::string(what) + " wants a size such as 8, 64K or 1G, not '" + text + "'");
-  }
-  return *value;
-}
-
 Memory parse_memory(std::string_view text) {
   if (text == "malloc") return Memory::kMalloc;
   if (text == "kolo") return Memory::kKolo;
@@ -102,19 +85,19 @@ Memory parse_memory(std::string_view text) {
 // Options with a letter; false if it is none of them.
 bool take_letter(int letter, Options& options, Said& said) {
   switch (letter) {
-    case 'b': said.min_bytes = bytes("-b", optarg); break;
-    case 'e': said.max_bytes = bytes("-e", optarg); break;
-    case 'f': said.factor = static_cast<std::size_t>(whole("-f", optarg, 2, 1 << 20)); break;
-    case 'i': said.step_bytes = bytes("-i", optarg); break;
-    case 'n': said.iterations = whole("-n", optarg, 1, kMostCalls); break;
-    case 'w': said.warmups = whole("-w", optarg, 0, kMostCalls); break;
-    case 'c': options.checks = whole("-c", optarg, 0, kMostCalls); break;
+    case 'b': said.min_bytes = bytes_option("-b", optarg); break;
+    case 'e': said.max_bytes = bytes_option("-e", optarg); break;
+    case 'f': said.factor = static_cast<std::size_t>(whole_option("-f", optarg, 2, 1 << 20)); break;
+    case 'i': said.step_bytes = bytes_option("-i", optarg); break;
+    case 'n': said.iterations = whole_option("-n", optarg, 1, kMostCalls); break;
+    case 'w': said.warmups = whole_option("-w", optarg, 0, kMostCalls); break;
+    case 'c': options.checks = whole_option("-c", optarg, 0, kMostCalls); break;
     case 'd': said.dtype = optarg; break;
     case 'o':
       said.op = optarg;
       said.op_said = true;
       break;
-    case 'r': options.root = whole("-r", optarg, 0, 1 << 20); break;
+    case 'r': options.root = whole_option("-r", optarg, 0, 1 << 20); break;
     case 'h': std::cout << kHelp; std::exit(0);
     default: return false;
   }
@@ -127,10 +110,10 @@ void take_long(int name, Options& options) {
     case kMemory: options.memory = parse_memory(optarg); break;
     case kLatency: options.mode = Mode::kLatency; break;
     case kGradients: options.gradients = optarg; break;
-    case kShuffle: options.shuffle = whole("--shuffle", optarg, 0, 1) == 1; break;
+    case kShuffle: options.shuffle = whole_option("--shuffle", optarg, 0, 1) == 1; break;
     case kPersistent: options.persistent = true; break;
     case kSeed:
-      options.seed = static_cast<std::uint64_t>(whole("--seed", optarg, 0, kLargestSeed));
+      options.seed = static_cast<std::uint64_t>(whole_option("--seed", optarg, 0, kLargestSeed));
       break;
     case kJson: options.json = optarg; break;
     case kCounters: options.counters = true; break;
@@ -139,8 +122,8 @@ void take_long(int name, Options& options) {
       options.peer = optarg;
       if (options.peer != "mpich") usage_error("--peer knows mpich, not '" + options.peer + "'");
       break;
-    case kRanks: options.ranks = whole("-np", optarg, 1, 1024); break;
-    case kRounds: options.rounds = whole("--rounds", optarg, 1, 1000); break;
+    case kRanks: options.ranks = whole_option("-np", optarg, 1, 1024); break;
+    case kRounds: options.rounds = whole_option("--rounds", optarg, 1, 1000); break;
     case kMpichTcp: options.peer_over_tcp = true; break;
     default: break;
   }
@@ -260,11 +243,6 @@ std::vector<std::string> words_of(int name) {
 }
 
 }  // namespace
-
-void usage_error(const std::string& why) {
-  std::cerr << "kolo-bench: " << why << std::endl;
-  std::exit(kUsageExit);
-}
 
 Options parse_options(int argc, char** argv) {
   Options options;

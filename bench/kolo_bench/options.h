@@ -12,8 +12,6 @@
 
 namespace kolo::bench {
 
-inline constexpr int kUsageExit = 2;
-
 enum class Mode { kSweep, kLatency, kSteps };
 enum class Memory { kMalloc, kKolo };
 
@@ -46,9 +44,6 @@ struct Options {
   bool peer_over_tcp = false;
   std::vector<std::string> worker_words;  // the command line without the driver's own options
 };
-
-// Prints a line to the standard error and ends the program with kUsageExit.
-[[noreturn]] void usage_error(const std::string& why);
 
 // Ends the program after --help, or with a usage error if the arguments are wrong.
 Options parse_options(int argc, char** argv);

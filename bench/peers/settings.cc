@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "bench/common/usage.h"
+
 namespace kolo::bench {
 namespace {
 
@@ -46,22 +48,12 @@ constexpr option kOptions[] = {{"ranks", required_argument, nullptr, 'n'},
                                {"help", no_argument, nullptr, 'h'},
                                {nullptr, 0, nullptr, 0}};
 
-std::size_t number(std::string_view what, std::string_view text, std::size_t min, std::size_t max) {
-  const auto value = parse_number(text, min, max);
-  if (!value) {
-    die(std::string(what) + " wants a number from " + std::to_string(min) + " to " +
-        std::to_string(max) + ", not '" + std::string(text) + "'");
+std::size_t parse_size(const std::string& what, const std::string& text) {
+  const std::size_t bytes = bytes_option(what, text);
+  if (bytes == 0 || bytes % sizeof(float) != 0) {
+    usage_error(what + " wants a multiple of 4 bytes, not '" + text + "'");
   }
-  return *value;
-}
-
-std::size_t parse_size(std::string_view what, std::string_view text) {
-  const auto bytes = parse_bytes(text);
-  if (!bytes || *bytes == 0 || *bytes % sizeof(float) != 0) {
-    die(std::string(what) + " wants a multiple of 4 bytes, such as 64K, not '" + std::string(text) +
-        "'");
-  }
-  return *bytes;
+  return bytes;
 }
 
 std::vector<std::string> parse_peers(const std::string& text) {
@@ -71,7 +63,7 @@ std::vector<std::string> parse_peers(const std::string& text) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     peers.push_back(text.substr(begin, end - begin));
     if (peers.back() != "kolo" && peers.back() != "gloo" && peers.back() != "mpich") {
-      die("--peers knows kolo, gloo and mpich, not '" + peers.back() + "'");
+      usage_error("--peers knows kolo, gloo and mpich, not '" + peers.back() + "'");
     }
     begin = end + 1;
   }
@@ -83,7 +75,7 @@ std::vector<std::size_t> sizes_between(std::optional<std::size_t> begin,
   if (!begin && !end) return {8, kKi, 64 * kKi, kMi, 16 * kMi, 64 * kMi};
   const std::size_t first = begin ? *begin : std::min<std::size_t>(8, *end);
   const std::size_t last = end ? *end : first;
-  if (last < first) die("-e is smaller than -b");
+  if (last < first) usage_error("-e is smaller than -b");
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = first; bytes <= last; bytes *= factor) sizes.push_back(bytes);
   return sizes;
@@ -96,37 +88,35 @@ Settings parse_settings(int argc, char** argv) {
   std::optional<std::size_t> begin;
   std::optional<std::size_t> end;
   std::size_t factor = 2;
-  const auto whole = [](const char* what, const char* text, std::size_t min, std::size_t max) {
-    return static_cast<int>(number(what, text, min, max));
-  };
   int letter = 0;
   while ((letter = ::getopt_long(argc, argv, "n:b:e:f:r:p:t:j:h", kOptions, nullptr)) != -1) {
     switch (letter) {
-      case 'n': settings.ranks = whole("--ranks", optarg, 2, 64); break;
+      case 'n': settings.ranks = whole_option("--ranks", optarg, 2, 64); break;
       case 'b': begin = parse_size("--begin", optarg); break;
       case 'e': end = parse_size("--end", optarg); break;
-      case 'f': factor = number("--factor", optarg, 2, 1 << 20); break;
-      case 'r': settings.rounds = whole("--rounds", optarg, 1, 1000); break;
+      case 'f': factor = number_option("--factor", optarg, 2, 1 << 20); break;
+      case 'r': settings.rounds = whole_option("--rounds", optarg, 1, 1000); break;
       case 'p':
         settings.peers = parse_peers(optarg);
         settings.peers_named = true;
         break;
       case 't':
-        settings.budget = std::chrono::milliseconds(number("--budget-ms", optarg, 1, 60'000));
+        settings.budget =
+            std::chrono::milliseconds(number_option("--budget-ms", optarg, 1, 60'000));
         break;
       case kLatency: settings.mode = Work::Mode::kLatency; break;
       case kIdle:
         settings.mode = Work::Mode::kIdle;
         if (optarg != nullptr) {
-          settings.idle_time = std::chrono::seconds(number("--idle", optarg, 1, 3600));
+          settings.idle_time = std::chrono::seconds(number_option("--idle", optarg, 1, 3600));
         }
         break;
       case 'j': settings.json = optarg; break;
       case 'h': std::cout << kHelp; std::exit(0);
-      default: die("try --help");
+      default: usage_error("try --help");
     }
   }
-  if (optind < argc) die("unexpected '" + std::string(argv[optind]) + "'; try --help");
+  if (optind < argc) usage_error("unexpected '" + std::string(argv[optind]) + "'; try --help");
   if (settings.mode == Work::Mode::kIdle) {
     settings.peers = {"kolo"};
     settings.rounds = 1;
