@@ -133,10 +133,11 @@ int s23() {
   return 0;
 }
 
-// Until all others are here; by files in the folder KOLO_TEST_FOLDER, as the world is no more.
-void wait_for_survivors(const Job& job, int victim) {
-  const std::string here = text_of("KOLO_TEST_FOLDER", ".") + "/rank-";
-  std::ofstream(here + std::to_string(job.rank())) << "done";
+// Until all ranks but `victim` have come to this word; by files in the folder KOLO_TEST_FOLDER, as
+// the world may be no more.
+void meet(const Job& job, const std::string& word, int victim = -1) {
+  const std::string here = text_of("KOLO_TEST_FOLDER", ".") + "/" + word + "-";
+  std::ofstream(here + std::to_string(job.rank())) << "here";
   for (int rank = 0; rank < job.size(); ++rank) {
     while (rank != victim && !std::filesystem::exists(here + std::to_string(rank))) sleep_ms(1);
   }
@@ -158,6 +159,7 @@ int loss_sets() {
   };
   std::vector<Set> sets = {{{0, 1}, "a", 2}, {{1, 2}, "b", 60'000}, {{0, 1, 2, 3}, "c", 500}};
   for (Set& set : sets) set.id = job.make_set(set.ranks);
+  meet(job, "made");
   if (job.rank() == victim) {
     std::thread([] {
       sleep_ms(std::atoi(text_of("KOLO_TEST_AFTER_MS", "100").c_str()));
@@ -183,7 +185,7 @@ int loss_sets() {
   }
   for (std::thread& thread : threads) thread.join();
   expect_world_lost(job, lost);
-  wait_for_survivors(job, victim);  // rank 0 orders the sets of others, too
+  meet(job, "done", victim);  // rank 0 orders the sets of others, too
   expect_status(kolo_shutdown(job.context()), KOLO_PEER_LOST, "kolo_shutdown");
   say_well(job);
   return 0;
