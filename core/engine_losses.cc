@@ -82,6 +82,9 @@ void Engine::judge(Nanos now) {
 void Engine::judge_stuck(Nanos now) {
   const auto stuck = parts_.executor.longest_stuck();
   if (!stuck || now - stuck->since < kForNews) return;
+  if (stuck->status.code() == StatusCode::kAborted) {  // the peer left in good order
+    return parts_.executor.give_up_stuck(stuck->stream);
+  }
   const int peer = parts_.roads.broken_peer(stuck->stream, stuck->status);
   if (peer < 0) return negotiator_.fail(stuck->status);
   if (peer < rank_ && now - stuck->since < 2 * kForNews) return;

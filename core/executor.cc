@@ -7,6 +7,14 @@
 #include "core/process_sets.h"
 
 namespace kolo::internal {
+namespace {
+
+// What a channel says when its peer is gone, one way or the other.
+bool is_of_channel(const Status& status) {
+  return status.code() == StatusCode::kPeerLost || status.code() == StatusCode::kAborted;
+}
+
+}  // namespace
 
 std::optional<std::string> Executor::payload_of(const RequestState& request) const {
   if (!payload_may_travel(*request.unit)) return std::nullopt;
@@ -143,7 +151,7 @@ Result<bool> Executor::advance() {
   for (Stream& stream : streams_) {
     if (stream.running == nullptr || stream.stuck) continue;
     const Result<Progress> progress = advance(stream);
-    if (!progress && progress.status().code() == StatusCode::kPeerLost) {
+    if (!progress && is_of_channel(progress.status())) {
       stream.stuck = progress.status();
       stream.stuck_since = clock_.now();
       continue;
@@ -152,14 +160,19 @@ Result<bool> Executor::advance() {
       const Status status = progress.status();
       sets_.at(stream.ordered.process_set).given_up = status;
       finish(stream, status);
-      if (status.code() != StatusCode::kAborted) return status;
-      moved = true;
-      continue;
+      return status;
     }
     moved = moved || *progress != Progress::kBlocked;
     if (*progress == Progress::kDone) finish(stream, Status::ok());
   }
   return moved;
+}
+
+void Executor::give_up_stuck(std::size_t stream) {
+  Stream& given_up = streams_[stream];
+  const Status status = *given_up.stuck;
+  sets_.at(given_up.ordered.process_set).given_up = status;
+  finish(given_up, status);
 }
 
 void Executor::finish(Stream& stream, const Status& status) {

@@ -55,10 +55,9 @@ class Executor {
   // A single tensor whose bytes came with the order; ends the request.
   void complete(const RequestPtr& request, const std::vector<std::string>& payloads);
 
-  // True if anything moved. An error is an operation's: it has ended with it. That a peer has taken
-  // leave is no such error: it ends the operation that waits for the peer and the later ones of its
-  // set, and the peer's word of how far it went follows. Nor is a channel that has broken: the
-  // operation is stuck then, until a verdict ends it.
+  // True if anything moved. An error is an operation's: it has ended with it. A channel that has
+  // broken, or whose peer has taken leave, is no such error, as it does not say why: the operation
+  // is stuck then, until a verdict ends it.
   Result<bool> advance();
   struct Stuck {
     std::size_t stream = 0;
@@ -67,6 +66,8 @@ class Executor {
   };
   // The one that has been stuck for longest.
   [[nodiscard]] std::optional<Stuck> longest_stuck() const;
+  // Ends that operation, and the later ones of its set, with what its channel says.
+  void give_up_stuck(std::size_t stream);
   // Ends the operations of the set's runs beyond `through`.
   void end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status);
   void end_all(const Status& status);
