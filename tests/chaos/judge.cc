@@ -137,6 +137,9 @@ class Judgement {
     }
     if (is_across_wire(rank)) {
       if (!names_other_side(account.error, rank)) say(rank, "names no lost rank: " + account.error);
+    } else if (account.failed_in == Phase::kInit) {
+      // Perhaps one that has left already because of the victim.
+      if (account.error.find("rank ") == std::string::npos) say(rank, "no name: " + account.error);
     } else if (!is_cut_off && !names(account.error, plan_.victim)) {
       say(rank, "does not name rank " + std::to_string(plan_.victim) + ": " + account.error);
     }
