@@ -458,7 +458,7 @@ void Negotiator::flush_frames() {
   for (auto& [rank, frame] : outgoing_) {
     if (membership_.is_lost(rank)) {  // only that it is given up, once
       std::vector<Notice> notices = std::exchange(frame, {}).notices;
-      std::erase_if(notices, [&](const Notice& notice) { return notice.rank != rank; });
+      std::erase_if(notices, [lost = rank](const Notice& notice) { return notice.rank != lost; });
       frame.notices = std::move(notices);
     }
     if (frame.empty()) continue;
