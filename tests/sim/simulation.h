@@ -179,7 +179,7 @@ class Simulation {
   bool reformed_ = false;
   Nanos struck_at_{0};
   int victim_ = 0;
-  std::set<int> lost_;                 // nodes
+  std::set<int> lost_;                  // nodes
   std::set<std::uint32_t> unfinished_;  // sets that may end with the first of them
   std::uint64_t generation_ = 0;
   std::vector<Node> nodes_;
