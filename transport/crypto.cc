@@ -3,20 +3,14 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 
-#include <new>
 #include <string>
 
 #include "base/check.h"
 
 namespace kolo::internal {
 namespace {
-
-// Called as here, OpenSSL can fail for want of memory only.
-void must(bool done) {
-  if (!done) throw std::bad_alloc();
-}
 
 const unsigned char* raw(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
@@ -28,14 +22,14 @@ void Hmac::Free::operator()(evp_mac_ctx_st* context) const { EVP_MAC_CTX_free(co
 
 Hmac::Hmac(std::span<const std::byte> key) {
   EVP_MAC* mac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
-  must(mac != nullptr);
+  KOLO_CHECK(mac != nullptr);
   context_.reset(EVP_MAC_CTX_new(mac));
   EVP_MAC_free(mac);  // the context holds its own reference
-  must(context_ != nullptr);
+  KOLO_CHECK(context_ != nullptr);
   std::string digest = "SHA256";
   const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string("digest", digest.data(), 0),
                                    OSSL_PARAM_construct_end()};
-  must(EVP_MAC_init(context_.get(), raw(key), key.size(), parameters) == 1);
+  KOLO_CHECK(EVP_MAC_init(context_.get(), raw(key), key.size(), parameters) == 1);
 }
 
 Hmac::Hmac(Hmac&&) noexcept = default;
@@ -43,14 +37,14 @@ Hmac& Hmac::operator=(Hmac&&) noexcept = default;
 Hmac::~Hmac() = default;
 
 Digest Hmac::operator()(std::span<const std::span<const std::byte>> parts) {
-  must(EVP_MAC_init(context_.get(), nullptr, 0, nullptr) == 1);  // the same key again
+  KOLO_CHECK(EVP_MAC_init(context_.get(), nullptr, 0, nullptr) == 1);  // the same key again
   for (const auto part : parts) {
-    must(EVP_MAC_update(context_.get(), raw(part), part.size()) == 1);
+    KOLO_CHECK(EVP_MAC_update(context_.get(), raw(part), part.size()) == 1);
   }
   Digest code{};
   std::size_t bytes = 0;
-  must(EVP_MAC_final(context_.get(), reinterpret_cast<unsigned char*>(code.data()), &bytes,
-                     code.size()) == 1);
+  KOLO_CHECK(EVP_MAC_final(context_.get(), reinterpret_cast<unsigned char*>(code.data()), &bytes,
+                           code.size()) == 1);
   KOLO_CHECK(bytes == code.size());
   return code;
 }
@@ -58,15 +52,15 @@ Digest Hmac::operator()(std::span<const std::span<const std::byte>> parts) {
 Digest sha256(std::string_view text) {
   Digest digest{};
   std::size_t bytes = 0;
-  must(EVP_Q_digest(nullptr, "SHA256", nullptr, text.data(), text.size(),
-                    reinterpret_cast<unsigned char*>(digest.data()), &bytes) == 1);
+  KOLO_CHECK(EVP_Q_digest(nullptr, "SHA256", nullptr, text.data(), text.size(),
+                          reinterpret_cast<unsigned char*>(digest.data()), &bytes) == 1);
   return digest;
 }
 
 Digest random_digest() {
   Digest digest{};
-  must(RAND_bytes(reinterpret_cast<unsigned char*>(digest.data()),
-                  static_cast<int>(digest.size())) == 1);
+  // Not OpenSSL's generator, which needs memory. So few bytes come whole.
+  KOLO_CHECK(::getrandom(digest.data(), digest.size(), 0) == static_cast<ssize_t>(digest.size()));
   return digest;
 }
 
