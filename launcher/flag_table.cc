@@ -218,7 +218,7 @@ constexpr FlagRow kRows[] = {
 
     {FlagGroup::kTuning, "transport", kOne, "ROAD", "auto, shm, tcp, mpi or shm+mpi (by mpiexec)",
      [](LaunchOptions& o, Text v, Text) { return set_option(o, "--transport", "transport", v); }},
-    {FlagGroup::kTuning, "algorithm", kOne, "NAME", "auto, direct, ring, ...",
+    {FlagGroup::kTuning, "algorithm", kOne, "NAME", "auto, oneshot, direct or ring",
      [](LaunchOptions& o, Text v, Text) { return set_option(o, "--algorithm", "algorithm", v); }},
     {FlagGroup::kTuning, "fusion-threshold-mb", kOne, "N", "fuse up to N MiB; 0 fuses nothing",
      set_fusion_megabytes},
