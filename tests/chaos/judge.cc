@@ -107,7 +107,8 @@ class Judgement {
                                  [](const Account& rank) { return rank.status != KOLO_OK; });
     const Account& victim = at(plan_.victim);
     if (any && !victim.fired) say("a failure, but no call was made to fail");
-    if (victim.status != KOLO_OK && victim.status != KOLO_RESOURCE) {
+    const bool may = victim.status == KOLO_RESOURCE || victim.status == KOLO_TIMED_OUT;
+    if (victim.status != KOLO_OK && !may) {
       say(plan_.victim, "lacks something, but says: " + victim.error);
     }
   }
