@@ -35,8 +35,8 @@ class Cluster {
   Rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   Negotiator& at(int rank) { return *(*this)[rank].negotiator; }
   Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline = kNever,
-                std::optional<std::string> payload = std::nullopt) {
-    return at(rank).submit(ticket, std::move(unit), deadline, std::move(payload));
+                const std::optional<std::string>& payload = std::nullopt) {
+    return at(rank).submit(ticket, std::move(unit), deadline, payload);
   }
 
   // Until nothing moves. Frames of held links stay on the way.
