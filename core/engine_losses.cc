@@ -42,8 +42,11 @@ bool Engine::has_done_its_part(int rank) const {
   return negotiator_.has_left(rank) && parts_.executor.idle();
 }
 
-// Its program may have ended it because of what had happened to others: that comes first.
+// Its program may have ended it because of what had happened to others, or because of an error that
+// all ranks get: that comes first.
 void Engine::find_ended(int rank, const std::string& how, Nanos now) {
+  act(now);
+  if (parts_.board != nullptr) run_slots(now);
   if (negotiator_.is_lost(rank) || !negotiator_.broken().is_ok()) return;
   if (negotiator_.has_left(rank)) {
     if (!has_done_its_part(rank)) suspect(rank, how, now);

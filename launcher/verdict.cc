@@ -24,7 +24,8 @@ std::string line_of(const RankEnd& end, bool first) {
   else
     line += first ? " failed first: " : " failed too: ";
   line += describe_status(end.wait_status);
-  if (first && WIFSIGNALED(end.wait_status) && WTERMSIG(end.wait_status) == SIGKILL) {
+  const bool killed = WIFSIGNALED(end.wait_status) && WTERMSIG(end.wait_status) == SIGKILL;
+  if (first && killed && !end.ended_by_kolorun) {
     line += "; out of memory?";
   }
   return line;
