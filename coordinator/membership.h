@@ -46,6 +46,8 @@ class Membership {
     return std::any_of(lost_.begin(), lost_.end(),
                        [rank](const Loss& loss) { return loss.rank == rank; });
   }
+  // Lost, or has left: it follows nothing any more.
+  [[nodiscard]] bool is_gone(int rank) const { return is_lost(rank) || has_left(rank); }
   [[nodiscard]] const std::vector<Loss>& lost() const { return lost_; }  // in the order of the news
 
  private:

@@ -219,7 +219,7 @@ void Negotiator::hear_evictions(int from, const Frame& frame) {
 std::uint64_t Negotiator::followed_by_host(bool of_host) const {
   std::uint64_t least = member_.evictions(of_host);
   for (const int rank : host_ranks_) {
-    if (rank == rank_ || membership_.is_lost(rank)) continue;
+    if (rank == rank_ || membership_.is_gone(rank)) continue;
     const auto heard = followed_by_member_.find(rank);
     least =
         std::min(least, heard == followed_by_member_.end() ? 0 : heard->second[of_host ? 1 : 0]);
@@ -234,7 +234,7 @@ void Negotiator::acknowledge() {
   leader_role_->acknowledge(of_root);
   if (!root_sequencer_) return;
   for (const int leader : leaders_) {
-    if (leader == rank_ || membership_.is_lost(leader)) continue;
+    if (leader == rank_ || membership_.is_gone(leader)) continue;
     const auto heard = followed_by_leader_.find(leader);
     of_root = std::min(of_root, heard == followed_by_leader_.end() ? 0 : heard->second);
   }

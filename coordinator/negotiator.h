@@ -154,6 +154,7 @@ class Negotiator {
   void hear(const Notice& notice, int from);
   void give_up(const std::function<bool(std::uint32_t)>& concerned, const Status& cause);
   void spread(const Notice& notice, int except);
+  void ignore_on_board(int rank);
   void rank_leaves(const Notice& notice);
   void hear_loss(const Notice& notice, int from);
   void close_sets(const Notice& notice, bool rank_is_news, const Status& cause);

@@ -77,6 +77,14 @@ void Negotiator::rank_leaves(const Notice& notice) {
   for (const auto& [set, ranks] : ended_) {
     if (std::ranges::binary_search(ranks, notice.rank)) leave(set);
   }
+  if (notice.rank != rank_) ignore_on_board(notice.rank);
+}
+
+// Its leader does not wait any more until that rank has followed the log.
+void Negotiator::ignore_on_board(int rank) {
+  if (!slot_leader_) return;
+  const auto place = std::ranges::find(host_ranks_, rank);
+  if (place != host_ranks_.end()) board_->ignore(static_cast<int>(place - host_ranks_.begin()));
 }
 
 void Negotiator::close(int rank, std::uint32_t process_set, std::uint64_t through,
@@ -95,10 +103,7 @@ void Negotiator::hear_loss(const Notice& notice, int from) {
   const bool rank_is_news = membership_.lose(notice.rank, cause);
   if (!rank_is_news && news.through.empty()) return;
   spread(news, from);
-  if (slot_leader_) {
-    const auto place = std::ranges::find(host_ranks_, notice.rank);
-    if (place != host_ranks_.end()) board_->ignore(static_cast<int>(place - host_ranks_.begin()));
-  }
+  ignore_on_board(notice.rank);
   close_sets(news, rank_is_news, cause);
 }
 

@@ -101,7 +101,8 @@ class SlotBoard {
   [[nodiscard]] int harm_of(int rank) const;  // kWhole: none that it knows of
 
   // ---- The leader --------------------------------------------------------------------------
-  // `rank` is lost: it follows nothing any more, and what it still announces is not heard.
+  // `rank` is lost or has left: it follows nothing any more, and what it still announces is not
+  // heard.
   void ignore(int rank) { ignored_[static_cast<std::size_t>(rank)] = true; }
   struct Announcement {
     std::uint32_t slot = 0;

@@ -26,6 +26,9 @@ constexpr std::array<std::string_view, 11> kSharedOptions = {
     "shm_bytes", "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms",        "transport",
     "checksum"};
 
+// However late the ranks have connected.
+constexpr Nanos kLeastForSharing = 300ms;
+
 std::string shared_settings(const Config& config) {
   std::string settings;
   for (const std::string_view key : kSharedOptions) {
@@ -171,7 +174,9 @@ std::string name_of(const Road& road, bool by_mpi) {
 // Connects a rank that has met the others with them.
 Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
                     TcpListener& listener, const std::shared_ptr<MpiWorld>& mpi, Road& road) {
+  const SteadyClock clock;
   const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
+  const Nanos deadline = clock.now() + limit;
   const bool by_mpi = mpi != nullptr;
   const PeerTable& table = road.client->table();
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
@@ -188,7 +193,8 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   road.fabric = *std::move(fabric);
   if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
   if (transport != "tcp" && transport != "mpi") {
-    auto memory = share_memory(config, identity, road.rank, road.fabric, limit, logger);
+    const Nanos left = std::max(deadline - clock.now(), kLeastForSharing);
+    auto memory = share_memory(config, identity, road.rank, road.fabric, left, logger);
     if (!memory) return memory.status();
     road.memory = *std::move(memory);
     if (road.memory.window != nullptr) {

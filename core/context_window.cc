@@ -13,6 +13,8 @@
 namespace kolo::internal {
 namespace {
 
+constexpr Nanos kLeastForNews = 300ms;  // that a rank of this host did not answer in time
+
 // Process sets of more different ranks than that use the channels.
 constexpr std::size_t kSetLanes = 64;
 
@@ -130,8 +132,11 @@ Result<std::vector<unsigned char>> who_has(bool mine, int rank, Fabric& fabric, 
 Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
                                   Fabric& fabric, Nanos limit, Logger& logger) {
   if (!any_host_has_two(fabric.table)) return SharedMemory();
+  const SteadyClock clock;
+  const Nanos deadline = clock.now() + limit;
   auto memory = make(config, identity, rank, fabric.table, limit);
-  const auto heard = who_has(memory.is_ok(), rank, fabric, limit);
+  const Nanos left = std::max(deadline - clock.now(), kLeastForNews);
+  const auto heard = who_has(memory.is_ok(), rank, fabric, left);
   const std::string transport = config.text("transport");
   const bool insists = transport == "shm" || transport == "shm+mpi";
   // Those who know that it is over may have left already.

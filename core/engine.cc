@@ -57,6 +57,7 @@ bool Engine::tick(Nanos now, bool link_may_have_news) {
   const bool looked = now >= next_look_;
   if (looked) keep_time(now);
   if (moved || looked) moved = act(now) || moved;
+  if (!left_sets_.empty()) drop_left_sets();
   return parts_.board != nullptr && run_slots(now) ? true : moved;
 }
 

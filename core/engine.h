@@ -108,6 +108,7 @@ class Engine final : private SlotUser {
   [[nodiscard]] bool has_done_its_part(int rank) const;
   void show_harm();
   void close_set(const SetClosed& closed);
+  void drop_left_sets();
   // Once its time has come, the negotiator may name a later one: what it said first counts.
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
   void submit(RequestPtr request, Nanos now);
@@ -152,6 +153,7 @@ class Engine final : private SlotUser {
   Nanos last_tick_{0};
   int ticks_ = 0;
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
+  std::vector<std::uint32_t> left_sets_;  // closed, but operations of theirs still run
   bool leaving_ = false;
   bool said_goodbye_ = false;
   bool harm_shown_ = false;

@@ -115,7 +115,21 @@ void Engine::close_set(const SetClosed& closed) {
   end_join(closed.process_set, closed.status, -1);
   end_published(closed.process_set, closed.status);
   parts_.executor.end_beyond(closed.process_set, closed.through, closed.status);
-  if (closed.status.code() == StatusCode::kPeerLost) parts_.roads.drop(closed.process_set);
+  if (closed.status.code() == StatusCode::kPeerLost) {
+    parts_.roads.drop(closed.process_set);
+  } else {
+    left_sets_.push_back(closed.process_set);
+  }
+}
+
+// Of a set that a rank has left, what goes beyond it may have begun on others: once its last
+// operation here has ended, nothing more of it is heard, or it would hold up what comes behind.
+void Engine::drop_left_sets() {
+  std::erase_if(left_sets_, [this](std::uint32_t set) {
+    if (parts_.executor.serves(set)) return false;
+    parts_.roads.drop(set);
+    return true;
+  });
 }
 
 // For the launcher and the other ranks of this host, before any caller can learn of it, and end.

@@ -199,6 +199,16 @@ void Executor::end(OrderedOperation& ordered, const Status& status) {
   ordered.tensors.clear();
 }
 
+bool Executor::serves(std::uint32_t process_set) const {
+  for (const Stream& stream : streams_) {
+    if (stream.running != nullptr && stream.ordered.process_set == process_set) return true;
+  }
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i].process_set == process_set) return true;
+  }
+  return false;
+}
+
 void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status) {
   const auto beyond = [&](const OrderedOperation& ordered) {
     return ordered.process_set == process_set && ordered.run > through;

@@ -72,6 +72,8 @@ class Executor {
   void end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status);
   void end_all(const Status& status);
 
+  // Operations of the set are running, or wait for their stream.
+  [[nodiscard]] bool serves(std::uint32_t process_set) const;
   [[nodiscard]] bool idle() const { return running_ == 0 && waiting_.empty(); }
   // Into and out of shared memory, by operations that have ended. Any thread.
   [[nodiscard]] std::uint64_t bytes_copied() const {

@@ -16,6 +16,10 @@ class RecycledQueue {
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] T& front() { return ring_[begin_]; }
+  // The n-th from the front.
+  [[nodiscard]] const T& operator[](std::size_t n) const {
+    return ring_[(begin_ + n) % ring_.size()];
+  }
   // A new last element, as an earlier one has left it.
   T& push() {
     if (count_ == ring_.size()) grow();

@@ -178,8 +178,12 @@ TEST_F(Loss, NobodyIsLateInASetThatIsOver) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster[rank].warnings.empty()) << rank;
 }
 
-// On one host with a board: rank 3 is lost, {1, 2} goes on for longer than the log is.
-TEST(LossOnAHost, TheLogDoesNotWaitForTheLostRank) {
+// On one host with a board: rank 3 goes, {1, 2} goes on for longer than the log is, and for more
+// names than there are slots.
+class GoneFromAHost : public ::testing::TestWithParam<bool> {};
+
+TEST_P(GoneFromAHost, TheLogDoesNotWaitForTheRank) {
+  const bool leaves = GetParam();
   Topology topology({0, 0, 0, 0});
   topology.add_process_set(1, {1, 2});
   SlotCluster cluster(topology, {}, 4);
@@ -193,21 +197,26 @@ TEST(LossOnAHost, TheLogDoesNotWaitForTheLostRank) {
     }
   };
   both(2, allreduce("x", 1, 100));
-  cluster.hold(3);
   cluster.submit(0, 3, allreduce("w", 0, 100));
-  cluster.at(0).peer_lost(3, "is lost: its process ended");
+  if (leaves) {
+    cluster.at(3).goodbye();
+    cluster.settle();
+  }
+  cluster.hold(3);
+  if (!leaves) cluster.at(0).peer_lost(3, "is lost: its process ended");
   cluster.settle();
-  EXPECT_EQ(cluster[0].ended[3].code(), StatusCode::kPeerLost);
+  EXPECT_EQ(cluster[0].ended[3].code(), leaves ? StatusCode::kAborted : StatusCode::kPeerLost);
   for (Ticket ticket = 10; ticket < 200; ++ticket) {
     both(ticket, allreduce(ticket % 3 == 0 ? "y" : "x", 1, 100));
     if (::testing::Test::HasFatalFailure()) return;
   }
-  // New names need slots, which the sets that are over give back.
   for (Ticket ticket = 200; ticket < 240; ++ticket) {
     both(ticket, allreduce("n" + std::to_string(ticket), 1, ticket % 2 == 0 ? 2 : 100));
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(LostOrLeft, GoneFromAHost, ::testing::Bool());
 
 TEST(LossOnAHost, ShowsWhatAContextHasComeToHarmBy) {
   SlotBoards boards(16, 3);
