@@ -41,12 +41,12 @@ void SetRoads::drop(std::uint32_t process_set) {
   if (process_set == 0) {
     for (std::size_t stream = 0; stream < channels_.size(); ++stream) drop_on(stream, 0);
   } else if (const auto place = places_.find(process_set); place != places_.end()) {
-    const auto& [stream, scope] = place->second;
+    const Place& at = place->second;
     const bool passed_on = std::ranges::any_of(open_, [&](const auto& open) {
-      return open.first != process_set && open.second.stream == stream &&
-             open.second.scope == scope;
+      return open.first != process_set && open.second.stream == at.stream &&
+             open.second.scope == at.scope;
     });
-    if (!passed_on) drop_on(stream, scope);
+    if (!passed_on) drop_on(at.stream, at.scope);
   }
 }
 
