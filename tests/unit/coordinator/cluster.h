@@ -34,9 +34,13 @@ class Cluster {
 
   Rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   Negotiator& at(int rank) { return *(*this)[rank].negotiator; }
-  Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline = kNever,
-                const std::optional<std::string>& payload = std::nullopt) {
-    return at(rank).submit(ticket, std::move(unit), deadline, payload);
+  // Not inline: g++ 12 takes the string of an empty optional for uninitialised there.
+  [[gnu::noinline]] Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline = kNever) {
+    return at(rank).submit(ticket, std::move(unit), deadline);
+  }
+  [[gnu::noinline]] Status submit(int rank, Ticket ticket, UnitPtr unit, Nanos deadline,
+                                  std::string payload) {
+    return at(rank).submit(ticket, std::move(unit), deadline, std::move(payload));
   }
 
   // Until nothing moves. Frames of held links stay on the way.
