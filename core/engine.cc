@@ -13,6 +13,7 @@ namespace {
 constexpr Nanos kBetweenLooks = 1ms;      // at time limits, which cost a walk over what is pending
 constexpr int kTicksBetweenWatches = 64;  // of who has died, without news: some 10 us of spinning
 constexpr Nanos kHeldUp = 100ms;          // since the last tick: much may have come meanwhile
+constexpr Nanos kBetweenListens = 20ms;   // to the link, while operations move without a pause
 
 // Making or ending a process set is all there is to such a unit.
 bool changes_sets(const PlannedUnit& planned) {
@@ -50,7 +51,9 @@ Engine::Engine(const Topology& topology, int rank, std::uint64_t generation, con
 bool Engine::tick(Nanos now, bool link_may_have_news) {
   bool moved = take_commands(now);
   link_may_have_news = link_may_have_news || now - std::exchange(last_tick_, now) > kHeldUp;
+  link_may_have_news = link_may_have_news || now >= next_listen_;
   if (link_may_have_news) moved = take_events(now) || moved;
+  if (link_may_have_news) next_listen_ = now + kBetweenListens;
   if (link_may_have_news || ++ticks_ % kTicksBetweenWatches == 0) {
     moved = watch_window(now) || moved;
   }

@@ -35,6 +35,11 @@ TEST(Init, AfterOnesThatFailed) { expect_well(2, "init-again"); }
 TEST(Names, ComeBackAsAnotherKind) { expect_well_by_all_algorithms(3, "kinds-of-a-name"); }
 TEST(Names, TwiceInAGroupLeaveNothing) { expect_well(3, "twice-in-a-group"); }
 
+// Heartbeats are heard while an operation keeps its thread busy.
+TEST(Liveness, AnOperationMayTakeLongerThanThePeerTimeout) {
+  expect_well(2, "long-adasum", {"--peer-timeout-seconds", "0.5"});
+}
+
 // Two ranks of somewhat more than 2 GiB each, but for the larger ones.
 class Wide : public ::testing::TestWithParam<const char*> {};
 

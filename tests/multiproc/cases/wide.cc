@@ -156,6 +156,9 @@ int wide_adasum(std::size_t count) {
   return 0;
 }
 
+// Moves without a pause for longer than the peer timeout that the test sets.
+int long_adasum() { return wide_adasum(std::size_t{1} << 26); }
+
 }  // namespace
 
 std::vector<Situation> wide_situations() {
@@ -164,6 +167,7 @@ std::vector<Situation> wide_situations() {
           {"wide-allgather-allocated", wide_allgather_allocated},
           {"wide-alltoall", wide_alltoall},
           {"wide-broadcast", wide_broadcast},
+          {"long-adasum", long_adasum},
           {"wide-adasum", [] { return wide_adasum(kWide); }},
           {"wide-adasum-bytes", [] { return wide_adasum(kWide / 2 + 1); }}};
 }
