@@ -14,6 +14,11 @@ namespace kolo::internal {
 
 class DropSuite : public ChannelSuite {
  protected:
+  // The channels go before the memory that they may use.
+  ~DropSuite() override {
+    for (auto& row : mesh_.rows) row.clear();
+  }
+
   // A transfer in pages of its own.
   class Mapped {
    public:
