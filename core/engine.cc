@@ -12,8 +12,9 @@ namespace {
 
 constexpr Nanos kBetweenLooks = 1ms;      // at time limits, which cost a walk over what is pending
 constexpr int kTicksBetweenWatches = 64;  // of who has died, without news: some 10 us of spinning
-constexpr Nanos kHeldUp = 100ms;          // since the last tick: much may have come meanwhile
-constexpr Nanos kBetweenListens = 20ms;   // to the link, while operations move without a pause
+// To the link, though no event says so: operations may move without a pause, and who was held up
+// hears first what has come meanwhile.
+constexpr Nanos kBetweenListens = 20ms;
 
 // Making or ending a process set is all there is to such a unit.
 bool changes_sets(const PlannedUnit& planned) {
@@ -50,11 +51,12 @@ Engine::Engine(const Topology& topology, int rank, std::uint64_t generation, con
 
 bool Engine::tick(Nanos now, bool link_may_have_news) {
   bool moved = take_commands(now);
-  link_may_have_news = link_may_have_news || now - std::exchange(last_tick_, now) > kHeldUp;
-  link_may_have_news = link_may_have_news || now >= next_listen_;
-  if (link_may_have_news) moved = take_events(now) || moved;
-  if (link_may_have_news) next_listen_ = now + kBetweenListens;
-  if (link_may_have_news || ++ticks_ % kTicksBetweenWatches == 0) {
+  const bool listens = link_may_have_news || now >= next_listen_;
+  if (listens) {
+    next_listen_ = now + kBetweenListens;
+    moved = take_events(now) || moved;
+  }
+  if (listens || ++ticks_ % kTicksBetweenWatches == 0) {
     moved = watch_window(now) || moved;
   }
   const bool looked = now >= next_look_;

@@ -150,7 +150,6 @@ class Engine final : private SlotUser {
   };
   std::vector<Suspicion> suspicions_;
   Nanos next_look_{0};
-  Nanos last_tick_{0};
   Nanos next_listen_{0};
   int ticks_ = 0;
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
