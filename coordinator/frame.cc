@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;
 constexpr int kMaxDims = 64;
+constexpr std::uint32_t kMaxDevices = 1 << 16;
 
 Status malformed(const char* what) {
   return invalid_argument(std::string("malformed control frame: ") + what);
@@ -30,6 +31,10 @@ void put(const TensorSpec& spec, wire::Tensor& out) {
   out.mutable_counts()->Add(spec.counts.begin(), spec.counts.end());
   out.mutable_receive_counts()->Add(spec.receive_counts.begin(), spec.receive_counts.end());
   out.set_open(spec.open);
+  out.set_device(static_cast<std::uint32_t>(spec.device + 1));
+  for (const std::int32_t device : spec.devices) {
+    out.add_devices(static_cast<std::uint32_t>(device + 1));
+  }
 }
 
 void put(const Unit& unit, wire::Unit& out) {
@@ -139,6 +144,18 @@ Status check_set_change(const TensorSpec& spec) {
   return Status::ok();
 }
 
+Status get_devices(const wire::Tensor& from, TensorSpec& spec) {
+  const auto is_wrong = [](std::uint32_t device) { return device > kMaxDevices; };
+  if (is_wrong(from.device()) || std::ranges::any_of(from.devices(), is_wrong)) {
+    return malformed("the number of a device");
+  }
+  spec.device = static_cast<std::int32_t>(from.device()) - 1;
+  for (const std::uint32_t device : from.devices()) {
+    spec.devices.push_back(static_cast<std::int32_t>(device) - 1);
+  }
+  return Status::ok();
+}
+
 // A refused submission is told as it came: its numbers may be anything.
 Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   TensorSpec spec;
@@ -166,6 +183,7 @@ Result<TensorSpec> get(const wire::Tensor& from, bool refused) {
   spec.counts.assign(from.counts().begin(), from.counts().end());
   spec.receive_counts.assign(from.receive_counts().begin(), from.receive_counts().end());
   spec.open = from.open();
+  KOLO_RETURN_IF_ERROR(get_devices(from, spec));
   if (refused) return spec;
   KOLO_RETURN_IF_ERROR(check_counts(spec));
   if (is_set_change(spec.kind)) KOLO_RETURN_IF_ERROR(check_set_change(spec));

@@ -9,9 +9,13 @@ bool fuse(const FusionItem& a, const FusionItem& b) {
   static const std::vector<int> kNone;
   const auto& absent_a = a.absent == nullptr ? kNone : *a.absent;
   const auto& absent_b = b.absent == nullptr ? kNone : *b.absent;
+  static const std::vector<std::int32_t> kHost;
+  const auto& devices_a = a.devices == nullptr ? kHost : *a.devices;
+  const auto& devices_b = b.devices == nullptr ? kHost : *b.devices;
   const bool alike =
       a.kind == OpKind::kBroadcast ? a.root == b.root : a.dtype == b.dtype && a.op == b.op;
-  return a.process_set == b.process_set && a.kind == b.kind && alike && absent_a == absent_b;
+  return a.process_set == b.process_set && a.kind == b.kind && alike && absent_a == absent_b &&
+         devices_a == devices_b;
 }
 
 }  // namespace
@@ -24,7 +28,9 @@ FusionItem fusion_item(std::uint32_t process_set, const TensorSpec& spec) {
           .kind = spec.kind,
           .dtype = spec.dtype,
           .op = spec.op,
-          .root = spec.root};
+          .root = spec.root,
+          .absent = nullptr,
+          .devices = &spec.devices};
 }
 
 std::span<const std::uint32_t> FusionPlanner::assign(std::span<const FusionItem> items) {

@@ -24,9 +24,11 @@ struct FusionItem {
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::int32_t root = 0;
-  const std::vector<int>* absent = nullptr;  // joined ranks; null: none
+  const std::vector<int>* absent = nullptr;            // joined ranks; null: none
+  const std::vector<std::int32_t>* devices = nullptr;  // of the spec; null: none
 };
 
+// Refers to `spec`.
 [[nodiscard]] FusionItem fusion_item(std::uint32_t process_set, const TensorSpec& spec);
 
 class FusionPlanner {
@@ -35,9 +37,9 @@ class FusionPlanner {
 
   // The number of each item's cut; cuts are numbered in the order of their first members.
   // All-reduces fuse when process set, dtype, op and absent ranks are equal, but for Adasum;
-  // broadcasts when process set, root and absent ranks are, whatever their dtypes. Also past items
-  // in between that do not fit. Larger tensors and everything else stand alone. Valid until the
-  // next call; allocates nothing once warm.
+  // broadcasts when process set, root and absent ranks are, whatever their dtypes; both only with
+  // their like on the same devices. Also past items in between that do not fit. Larger tensors and
+  // everything else stand alone. Valid until the next call; allocates nothing once warm.
   std::span<const std::uint32_t> assign(std::span<const FusionItem> items);
   [[nodiscard]] std::uint32_t cuts() const { return cuts_; }  // of the last assign()
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "coordinator/personal_counts.h"
+#include "coordinator/placement.h"
 
 namespace kolo::internal {
 namespace {
@@ -89,6 +90,12 @@ Status Member::submit(Ticket ticket, UnitPtr unit, Nanos deadline,
   return Status::ok();
 }
 
+bool Member::is_known(const Unit& submitted, const Unit& agreed) const {
+  const std::vector<int>& ranks = topology_.ranks_of_set(agreed.key.process_set);
+  const auto place = std::ranges::lower_bound(ranks, rank_) - ranks.begin();
+  return is_part_of(submitted, agreed, static_cast<std::size_t>(place));
+}
+
 void Member::publish(Pending& pending) {
   // The word that an earlier submission has expired must not meet this one.
   std::erase_if(report_.expired,
@@ -97,7 +104,7 @@ void Member::publish(Pending& pending) {
   const auto known = id_of_.find(pending.unit->key);
   if (known != id_of_.end()) {
     const Known& cached = by_id_.at(known->second);
-    if (!cached.has_slot && *cached.unit == *pending.unit) {
+    if (!cached.has_slot && is_known(*pending.unit, *cached.unit)) {
       pending.unit = cached.unit;
       report_.toggles.push_back({known->second, !cached.ordered_parity});
       if (pending.payload) {
@@ -204,6 +211,14 @@ Status Member::apply_run(const Run& run, std::optional<Plan>& result) {
   return Status::ok();
 }
 
+// Of a unit that the order brings.
+Status Member::check_devices(const UnitOrder& order) const {
+  if (order.unit == nullptr || !topology_.has_set(order.unit->key.process_set)) return Status::ok();
+  const std::size_t size = topology_.ranks_of_set(order.unit->key.process_set).size();
+  if (devices_fit(*order.unit, size)) return Status::ok();
+  return bad_order("devices that do not fit " + unit_text(*order.unit));
+}
+
 // A unit of a run: what it is, and which of our submissions it ends.
 Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   planned.unit = order.unit;
@@ -211,6 +226,7 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
   planned.payloads = order.payloads;
   planned.new_set = order.new_set;
   planned.counts = order.counts;
+  KOLO_RETURN_IF_ERROR(check_devices(order));
   if (order.id != 0) KOLO_RETURN_IF_ERROR(learn(order, planned.unit));
   const UnitKey& key = planned.unit->key;
   if (!topology_.has_set(key.process_set)) return bad_order("an unknown process set");
@@ -228,11 +244,16 @@ Status Member::apply_order(const UnitOrder& order, PlannedUnit& planned) {
                      ", which this rank has not submitted");
   }
   KOLO_RETURN_IF_ERROR(check_payloads(order, *pending->second.unit, ranks));
+  const auto place =
+      static_cast<std::size_t>(std::ranges::lower_bound(ranks, rank_) - ranks.begin());
+  if (!is_placed_in(*pending->second.unit, *planned.unit, place)) {
+    return bad_order("other devices of " + unit_text(*planned.unit) +
+                     " than this rank has submitted");
+  }
   if (!order.counts.empty()) {
-    const auto place = std::ranges::lower_bound(ranks, rank_) - ranks.begin();
-    planned.unit = pending->second.unit;  // with our own numbers
+    planned.unit = placed_as(pending->second.unit, *planned.unit);  // with our own numbers
     if (!counts_fit(order.counts, *planned.unit, ranks.size()) ||
-        !counts_tell(order.counts, *planned.unit, static_cast<std::size_t>(place))) {
+        !counts_tell(order.counts, *planned.unit, place)) {
       return bad_order("other counts of " + unit_text(*planned.unit) +
                        " than this rank has submitted");
     }

@@ -105,9 +105,11 @@ class Member {
     bool has_slot = false;
   };
 
+  [[nodiscard]] bool is_known(const Unit& submitted, const Unit& agreed) const;
   void publish(Pending& pending);
   void finish_pending(const UnitKey& key);
   Status apply_run(const Run& run, std::optional<Plan>& result);
+  [[nodiscard]] Status check_devices(const UnitOrder& order) const;
   Status apply_order(const UnitOrder& order, PlannedUnit& planned);
   Status learn(const UnitOrder& order, UnitPtr& unit);
   void apply_failure(const Failure& failure, std::vector<Finished>& finished);

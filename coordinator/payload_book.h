@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/placement.h"
 #include "coordinator/unit.h"
 
 namespace kolo::internal {
@@ -59,6 +60,7 @@ struct Payload {
 [[nodiscard]] inline bool payload_may_travel(const Unit& unit) {
   if (!has_payloads(unit) || !unit.is_cacheable()) return false;
   const TensorSpec& spec = unit.tensors.front();
+  if (spec.device != kHostMemory || is_on_a_device(spec)) return false;
   return spec.count <= kPayloadBytesMax / element_bytes(spec.dtype);
 }
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "coordinator/mismatch.h"
 #include "coordinator/personal_counts.h"
+#include "coordinator/placement.h"
 
 namespace kolo::internal {
 namespace {
@@ -207,6 +208,8 @@ Status Sequencer::place(UnitOrder& order, const PendingUnit& pending) {
   KOLO_RETURN_IF_ERROR(check_absent(*order.unit, order.absent));
   const bool known = pending.variants.size() == 1 && pending.variants.front().id != 0;
   if (known) return Status::ok();
+  order.unit = agreed_unit(pending, ranks);
+  if (!options_.mixed_memory) KOLO_RETURN_IF_ERROR(check_one_memory(pending, *order.unit, ranks));
   Result<OrderCounts> counts = gather_counts(pending, ranks);
   if (!counts) return counts.status();
   order.counts = *std::move(counts);
@@ -246,7 +249,8 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     before.emplace_back(Failure{unit->key, pending.present, std::move(status)});
     return;
   }
-  if (cached != nullptr && *cached->unit != *unit) {  // agreed on something new
+  const UnitPtr agreed = unit_order.unit;
+  if (cached != nullptr && *cached->unit != *agreed) {  // agreed on something new
     evict(*cached, &pending, before);
     cached = nullptr;
   }
@@ -254,7 +258,7 @@ void Sequencer::order(PendingUnit pending, Run& run, std::vector<Item>& before) 
     set_ends_.push_back(std::move(unit_order));
     return;
   }
-  const bool cacheable = cache_.enabled() && unit->is_cacheable();
+  const bool cacheable = cache_.enabled() && agreed->is_cacheable();
   if (cached == nullptr && cacheable && unit->key.process_set != ending_) {
     introduce(unit_order);
   } else if (cached != nullptr) {

@@ -40,6 +40,7 @@ struct SequencerOptions {
   Nanos stall_warning = 30s;
   Nanos stall_abort = kNever;
   bool inline_allreduce = true;  // small ones complete in their slots
+  bool mixed_memory = true;      // one tensor may be on a device of some ranks only
 };
 
 class Sequencer {

@@ -14,6 +14,8 @@ namespace kolo::internal {
 
 inline constexpr std::uint64_t kTensorBytesMax = PTRDIFF_MAX;  // as every rank checks it
 
+inline constexpr std::int32_t kHostMemory = -1;  // as the number of a device
+
 // Operations of the world that change which process sets there are.
 [[nodiscard]] constexpr bool is_set_change(OpKind kind) {
   return kind == OpKind::kCreateSet || kind == OpKind::kDestroySet;
@@ -36,6 +38,11 @@ struct TensorSpec {
   bool open = false;  // all-gather: each rank gives `count` of its own, and takes what comes
   double prescale = 1.0;
   double postscale = 1.0;
+  // Where the buffers of the rank that submits lie: the number of its CUDA device, or kHostMemory.
+  std::int32_t device = kHostMemory;
+  // Of a unit as the ranks have agreed on it, see placement.h: the same by rank of the process set;
+  // empty: all in host memory.
+  std::vector<std::int32_t> devices;
 
   bool operator==(const TensorSpec&) const = default;
   // Numbers differ between ranks: the order brings them all, and the unit is never cached.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/placement.h"
 #include "core/stand_in.h"
 
 namespace kolo::internal {
@@ -242,6 +243,7 @@ RequestPtr Engine::begin_planned(const PlannedUnit& planned, Nanos now) {
     request = it->second;  // stays known here until it is in other hands
   }
   trace_phase(trace_, Trace::Phase::kOrdered, request->id, planned.unit->key.name, now);
+  if (planned.ticket != 0 && is_on_a_device(*planned.unit)) request->unit = planned.unit;
   request->absent = static_cast<int>(planned.absent.size());
   request->tensors_left = planned.unit->tensors.size();
   if (planned.ticket != 0) take_counts(planned, *request);

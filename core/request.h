@@ -26,6 +26,10 @@ struct Submission {
   const std::size_t* send_counts = nullptr;
   const std::size_t* receive_counts = nullptr;
   bool allocate = false;  // all-gather, all-to-all: the output is the library's
+  // Where the buffers lie: the number of a CUDA device, or kHostMemory; and what the work that
+  // makes the input is queued on, a cudaStream_t.
+  std::int32_t device = -1;
+  void* stream = nullptr;
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;         // allreduce
   int root = 0;                         // broadcast

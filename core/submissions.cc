@@ -54,6 +54,7 @@ TensorSpec spec_of(const Submission& submission, const ProcessSet& set, std::str
   if (!submission.has_shape) spec.shape = {static_cast<std::int64_t>(submission.count)};
   spec.prescale = submission.prescale;
   spec.postscale = submission.postscale;
+  spec.device = submission.device;
   give_counts(submission, set, spec);
   return spec;
 }

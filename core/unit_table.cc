@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/placement.h"
+#include "core/process_sets.h"
 
 namespace kolo::internal {
 namespace {
@@ -28,13 +30,20 @@ bool is_same_counts(const Submission& submission, const TensorSpec& spec) {
   return !spec.counts.empty() && std::equal(spec.counts.begin(), spec.counts.end(), counts);
 }
 
-bool is_same(const Submission& submission, const Unit& unit) {
+bool is_same_place(const Submission& submission, const TensorSpec& spec, int place) {
+  const std::int32_t device =
+      spec.devices.empty() ? kHostMemory : spec.devices[static_cast<std::size_t>(place)];
+  return submission.device == device;
+}
+
+bool is_same(const Submission& submission, const Unit& unit, int place) {
   if (unit.group) return false;
   const TensorSpec& spec = unit.tensors.front();
-  return submission.kind == spec.kind && submission.dtype == spec.dtype &&
-         submission.op == spec.op && submission.root == spec.root &&
-         is_same_counts(submission, spec) && submission.prescale == spec.prescale &&
-         submission.postscale == spec.postscale && is_same_shape(submission, spec);
+  return is_same_place(submission, spec, place) && submission.kind == spec.kind &&
+         submission.dtype == spec.dtype && submission.op == spec.op &&
+         submission.root == spec.root && is_same_counts(submission, spec) &&
+         submission.prescale == spec.prescale && submission.postscale == spec.postscale &&
+         is_same_shape(submission, spec);
 }
 
 // This rank's bytes of an inline unit.
@@ -113,7 +122,7 @@ Result<UnitTable::Way> UnitTable::publish(const RequestPtr& request, std::uint32
   if (found == map_.end() || found->second.unit == nullptr) return Way::kQueue;
   UnitEntry& entry = found->second;
   KOLO_RETURN_IF_ERROR(check_free(entry));
-  if (entry.leaving || !is_same(submission, *entry.unit)) return Way::kQueue;
+  if (entry.leaving || !is_same(submission, *entry.unit, request->set->place)) return Way::kQueue;
   begin(entry, request);
   publish(entry);
   return entry.inlined ? Way::kInline : Way::kOrdered;
@@ -137,8 +146,10 @@ Status UnitTable::submit(std::span<const RequestPtr> requests, std::vector<Reque
   }
   for (const RequestPtr& request : requests) {
     UnitEntry& entry = *request->entry;
-    const bool same = entry.unit != nullptr && !entry.leaving &&
-                      (entry.unit == request->unit || *entry.unit == *request->unit);
+    const bool same =
+        entry.unit != nullptr && !entry.leaving &&
+        (entry.unit == request->unit ||
+         is_part_of(*request->unit, *entry.unit, static_cast<std::size_t>(request->set->place)));
     if (same) {
       publish(entry);
     } else {
