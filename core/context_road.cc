@@ -231,7 +231,7 @@ Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
   road.client = *std::move(client);
   if (Status status = connect_road(config, logger, meeting->identity, **listener, mpi, road);
       !status) {
-    if (status.code() == StatusCode::kPeerLost) road.client->tell_harmed();
+    if (status.code() == StatusCode::kPeerLost) road.client->tell_harmed({-1, status.text()});
     return status;
   }
   return road;

@@ -50,7 +50,8 @@ class Engine final : private SlotUser {
     RequestPool& requests;
     Window* window = nullptr;            // of this host's ranks; null: they share nothing
     SlotBoard* board = nullptr;          // in the window
-    std::function<void()> on_harm = {};  // others have brought this context to harm; may be null
+    // Others have brought this context to harm: the rank that was lost, or -1; why. May be null.
+    std::function<void(int, const std::string&)> on_harm = {};
   };
 
   struct Options {

@@ -137,7 +137,12 @@ void Engine::show_harm() {
   const Membership::Loss* loss = negotiator_.first_loss();
   if (harm_shown_ || (loss == nullptr && negotiator_.broken().is_ok())) return;
   harm_shown_ = true;
-  if (!broken_here_ && parts_.on_harm) parts_.on_harm();
+  if (!broken_here_ && parts_.on_harm) {
+    if (loss == nullptr)
+      parts_.on_harm(-1, negotiator_.broken().text());
+    else
+      parts_.on_harm(loss->rank, loss->cause.text());
+  }
   if (parts_.board != nullptr) {
     parts_.board->show_harm(loss == nullptr ? SlotBoard::kEnded : loss->rank);
   }

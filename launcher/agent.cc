@@ -83,8 +83,10 @@ class Agent final : public MeetingBackend {
       if (draining_) finish_if_drained();
     });
   }
-  void harmed(std::uint64_t connection) override {
-    asio::post(io_, [this, connection] { link_.send(encode(FromAgent(RelayHarmed{connection}))); });
+  void harmed(std::uint64_t connection, std::string bytes) override {
+    asio::post(io_, [this, connection, harm = std::move(bytes)] {
+      link_.send(encode(FromAgent(RelayHarmed{connection, harm})));
+    });
   }
 
  private:
@@ -179,7 +181,7 @@ class Agent final : public MeetingBackend {
     request.dies_with_parent = true;
     const Spawned child = spawn(request);
     if (child.error_number != 0) {
-      auto why = explain_exec_error(job.arguments[0], child.error_number);
+      auto why = explain(job.arguments[0], job.directory, child.error_number);
       if (child.in_directory) {
         why = {126,
                "cannot enter the directory '" + job.directory + "' there; give one with --wdir"};
@@ -192,6 +194,14 @@ class Agent final : public MeetingBackend {
     add_stream(std::move(out->read), rank.rank, 1);
     add_stream(std::move(err->read), rank.rank, 2);
     return true;
+  }
+
+  // The kernel says the same of a directory and of a file that is not executable.
+  [[nodiscard]] ProgramCheck explain(const std::string& name, const std::string& directory,
+                                     int error_number) const {
+    const auto path = find_variable(environment_, "PATH");
+    ProgramCheck why = check_program(name, std::string(path.value_or("/bin:/usr/bin")), directory);
+    return why.exit_code != 0 ? why : explain_exec_error(name, error_number);
   }
 
   void report_unstarted(int rank, const ProgramCheck& why) {

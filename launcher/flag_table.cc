@@ -47,20 +47,51 @@ Status set_seconds(Nanos& target, const char* flag, Text value) {
   return bad(std::string(flag) + " wants seconds, such as 2 or 0.5, not '" + value + "'");
 }
 
-// An option of the library: checked by the library's own table, handed over as KOLO_<KEY>.
+const OptionRow& row_of(std::string_view key) {
+  const auto rows = Config::table();
+  return *std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.key == key; });
+}
+
+// An option of the library: checked by the library's own table, handed over as KOLO_<KEY>. Errors
+// speak of the flag.
 Status set_option(LaunchOptions& o, const char* flag, const char* key, Text value) {
+  const OptionRow& row = row_of(key);
   Config config;
   if (Status status = config.set(key, value); !status) {
-    return bad(std::string(flag) + " '" + value + "': " + status.text());
+    const std::string begin = std::string(flag);
+    const std::string end = ", not '" + value + "'";
+    if (row.type == OptionRow::Type::kInteger) {
+      return bad(begin + " wants a whole number from " + std::to_string(row.min) + " to " +
+                 std::to_string(row.max) + end);
+    }
+    if (row.type == OptionRow::Type::kChoice) {
+      std::string choices(row.choices);
+      std::replace(choices.begin(), choices.end(), '|', ' ');
+      return bad(begin + " wants one of: " + choices + end);
+    }
+    return bad(begin + " '" + value + "': " + status.text());
   }
   o.settings.emplace_back(key, value);
   return Status::ok();
+}
+
+// "0.5", "604800".
+std::string in_seconds(std::int64_t ms) {
+  std::string text = std::to_string(static_cast<double>(ms) / 1000);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
 }
 
 Status set_seconds_option(LaunchOptions& o, const char* flag, const char* key, Text value) {
   Nanos time{};
   KOLO_RETURN_IF_ERROR(set_seconds(time, flag, value));
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  const OptionRow& row = row_of(key);
+  if (ms < row.min || ms > row.max) {
+    return bad(std::string(flag) + " wants from " + in_seconds(row.min) + " to " +
+               in_seconds(row.max) + " seconds, not '" + value + "'");
+  }
   return set_option(o, flag, key, std::to_string(ms));
 }
 

@@ -305,17 +305,23 @@ class Job {
       ends_[i].time += agents_[end_hosts_[i]]->clock_offset;
       ends_[i].harmed = desk_.is_harmed(ends_[i].rank);
     }
-    Verdict verdict = judge(ends_);
     std::optional<Nanos> first;  // the first failure of a rank by itself
     for (const RankEnd& end : ends_) {
       if (exit_code_of(end.wait_status) == 0 || end.ended_by_kolorun || end.harmed) continue;
       first = std::min(first.value_or(end.time), end.time);
     }
-    if (!failure_.empty() && (!first || failure_time_ < *first)) {
+    const auto comes_first = [&](Nanos time) { return !first || time < *first; };
+    const bool own_failure = !failure_.empty() && comes_first(failure_time_);
+    const bool by_signal = signal_ != 0 && !own_failure && comes_first(signal_time_);
+    Verdict verdict = judge(ends_, {desk_.first_lost(), by_signal ? signal_ : 0});
+    if (own_failure) {
       verdict.exit_code = kExitOwnFailure;
       verdict.lines.insert(verdict.lines.begin(), failure_);
-    } else if (verdict.exit_code == 0 && early_signal_ != 0) {
-      verdict.exit_code = 128 + early_signal_;
+    } else if (verdict.exit_code == 0 && broken_pipe_) {
+      verdict.exit_code = 128 + SIGPIPE;
+    } else if (by_signal && !started_) {
+      verdict.exit_code = 128 + signal_;
+      verdict.lines = {describe_interruption(signal_) + ", before any rank had started"};
     }
     for (const std::string& line : verdict.lines) say(line);
     queue_.flush();
@@ -355,9 +361,10 @@ class Job {
   }
 
   void forward(int number) {
-    if (!started_ || ending_) {
-      early_signal_ = ends_a_program(number) ? number : early_signal_;
-      if (ends_a_program(number) && !started_) end_job();
+    if (ends_a_program(number) && signal_ == 0) {
+      signal_ = number;
+      signal_time_ = clock_.now();
+      if (!started_) end_job();
     }
     if (number == SIGINT && std::exchange(interrupted_, true)) {
       say("killing the ranks");
@@ -378,7 +385,7 @@ class Job {
 
   void on_closed(int fd) {
     if (fd != 1) return;
-    early_signal_ = SIGPIPE;
+    broken_pipe_ = true;
     end_job();
   }
 
@@ -405,8 +412,10 @@ class Job {
   std::vector<std::size_t> end_hosts_;  // same index
   std::string failure_;                 // kolorun's own
   Nanos failure_time_{};
-  int early_signal_ = 0;  // ended the job before or beside its ranks
-  bool started_ = false;  // the agents have been told to start ranks
+  int signal_ = 0;  // the first that was to end the job
+  Nanos signal_time_{};
+  bool broken_pipe_ = false;  // nobody reads the output any more
+  bool started_ = false;      // the agents have been told to start ranks
   bool ending_ = false;
   bool interrupted_ = false;
 };

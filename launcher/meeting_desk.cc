@@ -1,5 +1,7 @@
 #include "launcher/meeting_desk.h"
 
+#include <algorithm>
+
 #include "transport/rendezvous/codec.h"
 
 namespace kolo::internal {
@@ -16,7 +18,7 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
   auto decoded = decode_join(id, join.join);
   if (decoded) {
     known_.insert(decoded->peer.rank);
-    harmed_.erase(decoded->peer.rank);
+    std::erase_if(harms_, [&](const Told& told) { return told.rank == decoded->peer.rank; });
     ranks_[id] = decoded->peer.rank;
     answer(meeting_.join(*std::move(decoded)));
   } else {
@@ -41,7 +43,26 @@ void MeetingDesk::harmed(std::size_t host, const RelayHarmed& harmed) {
   const auto found = ids_.find({host, harmed.connection});
   if (found == ids_.end()) return;
   const auto rank = ranks_.find(found->second);
-  if (rank != ranks_.end()) harmed_.insert(rank->second);
+  if (rank == ranks_.end() || is_harmed(rank->second)) return;
+  const auto harm = decode_harm(harmed.harm);
+  harms_.push_back({rank->second, harm ? *harm : Harm{}});
+}
+
+const MeetingDesk::Told* MeetingDesk::find_harm(int rank) const {
+  const auto found = std::ranges::find(harms_, rank, &Told::rank);
+  return found == harms_.end() ? nullptr : &*found;
+}
+
+std::optional<LostRank> MeetingDesk::first_lost() const {
+  if (harms_.empty()) return std::nullopt;
+  const Told* last = &harms_.front();
+  for (std::size_t i = 0; i < harms_.size(); ++i) {
+    const Told* next = find_harm(last->harm.lost_rank);
+    if (next == nullptr) return LostRank{last->harm.lost_rank, last->rank, last->harm.why};
+    last = next;
+  }
+  // Each blames another: whoever spoke first was there last.
+  return LostRank{harms_.front().harm.lost_rank, harms_.front().rank, harms_.front().harm.why};
 }
 
 void MeetingDesk::ended(int rank, const std::string& how) {

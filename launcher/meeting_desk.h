@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "launcher/verdict.h"
 #include "transport/rendezvous/agent_codec.h"
 #include "transport/rendezvous/rendezvous.h"
 
@@ -28,7 +31,10 @@ class MeetingDesk {
   void left(std::size_t host, const RelayLeft& left);
   void harmed(std::size_t host, const RelayHarmed& harmed);
   // Whether `rank` has said that another one's end has ended its job, and has not joined since.
-  [[nodiscard]] bool is_harmed(int rank) const { return harmed_.contains(rank); }
+  [[nodiscard]] bool is_harmed(int rank) const { return find_harm(rank) != nullptr; }
+  // Of the harmed, what the first says of the cause; where it names one that was harmed in turn,
+  // what that one says.
+  [[nodiscard]] std::optional<LostRank> first_lost() const;
   // The process of `rank` has ended, as `how` tells ("rank 1 on a ended (exit code 0)"): the ranks
   // cannot meet any more. Whoever waits, or comes later, gets PEER_LOST at once.
   void ended(int rank, const std::string& how);
@@ -36,6 +42,11 @@ class MeetingDesk {
  private:
   using Place = std::pair<std::size_t, std::uint64_t>;  // host, and the connection's number there
   void answer(const std::vector<Meeting::Answer>& answers);
+  struct Told {
+    int rank = 0;
+    Harm harm;
+  };
+  [[nodiscard]] const Told* find_harm(int rank) const;
   void fail_waiting();
   void watch_time();
 
@@ -47,9 +58,9 @@ class MeetingDesk {
   std::map<std::uint64_t, Place> places_;
   std::map<std::uint64_t, int> ranks_;  // by id, of those in the meeting
   std::set<int> known_;                 // ranks that have joined at least once
-  std::set<int> harmed_;
-  std::set<std::uint64_t> waiting_;  // not answered yet
-  Status no_more_;                   // why the ranks cannot meet any more
+  std::vector<Told> harms_;             // in the order of their coming, one a rank
+  std::set<std::uint64_t> waiting_;     // not answered yet
+  Status no_more_;                      // why the ranks cannot meet any more
   std::uint64_t next_id_ = 1;
   bool timing_ = false;
 };

@@ -235,8 +235,8 @@ std::string help_text() {
       "\nAfter the first failure the others have 0.3 s to report it, then get SIGTERM.\n"
       "Long options work with one dash or two. Ranks get empty standard input. The exit\n"
       "code is that of the rank that failed first, 128 + N for a death by signal N;\n"
-      "2 bad usage, 125 kolorun's own failure, 126 program not executable, 127 program\n"
-      "not found.\n";
+      "130 after Ctrl-C, 2 bad usage, 125 kolorun's own failure, 126 program not\n"
+      "executable, 127 program not found.\n";
   return text;
 }
 

@@ -16,6 +16,7 @@ namespace {
 int try_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;
+  if (S_ISDIR(status.st_mode)) return EISDIR;
   if (!S_ISREG(status.st_mode)) return EACCES;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
 }
@@ -33,6 +34,9 @@ ProgramCheck explain_exec_error(const std::string& name, int error_number) {
             "program '" + name + "' is not on PATH; give its path, such as ./" + name};
   }
   if (missing) return {kExitNotFound, "program '" + name + "' does not exist"};
+  if (error_number == EISDIR) {
+    return {kExitNotExecutable, "program '" + name + "' is a directory; name the program in it"};
+  }
   if (error_number == EACCES) {
     return {kExitNotExecutable, "program '" + name + "' is not executable; try: chmod +x " + name};
   }

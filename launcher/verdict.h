@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,32 @@ struct RankEnd {
   std::string error;    // it could not be started: why (wait_status holds 126 or 127)
 };
 
+// What a harmed rank has told of the cause of its harm.
+struct LostRank {
+  int rank = -1;  // -1: no single one
+  int told_by = -1;
+  std::string why;
+};
+
 struct Verdict {
   int exit_code = 0;
   std::vector<std::string> lines;  // empty after success; the first failure comes first
 };
 
+// What is known beside the ends themselves.
+struct Circumstances {
+  std::optional<LostRank> lost;
+  int signal = 0;  // kolorun was sent it, to end the job, before any rank had failed
+};
+
 // The first failure in time decides; of failures seen at the same instant a death by signal comes
 // first (exits tend to follow from it), then whoever stands first in `ends`. Ranks that had been
-// harmed before, and those that kolorun ended, count only when no other failed.
-Verdict judge(std::vector<RankEnd> ends);
+// harmed before, and those that kolorun ended, count only when no other failed. When one that was
+// harmed decides, the lost rank is named as the cause: it has ended without a failure, or not at
+// all. After a signal no rank is to blame; when it was the user's interruption, the code says so.
+Verdict judge(std::vector<RankEnd> ends, const Circumstances& circumstances = {});
+// "interrupted by the user (signal 2, Ctrl-C)"; "ended by signal 15 (Terminated), sent to kolorun".
+std::string describe_interruption(int signal);
 
 // 128 + signal, or the exit code.
 int exit_code_of(int wait_status);

@@ -98,6 +98,7 @@ void put(agent::FromAgent& to, const RelayLeft& left) {
 
 void put(agent::FromAgent& to, const RelayHarmed& harmed) {
   to.mutable_harmed()->set_connection(harmed.connection);
+  to.mutable_harmed()->set_harm(harmed.harm);
 }
 
 void put(agent::FromAgent& to, const AgentFailed& failed) {
@@ -206,7 +207,8 @@ Result<FromAgent> decode_from_agent(std::string_view bytes) {
     case agent::FromAgent::kJoin:
       return FromAgent(RelayJoin{from.join().connection(), from.join().join()});
     case agent::FromAgent::kLeft: return FromAgent(RelayLeft{from.left().connection()});
-    case agent::FromAgent::kHarmed: return FromAgent(RelayHarmed{from.harmed().connection()});
+    case agent::FromAgent::kHarmed:
+      return FromAgent(RelayHarmed{from.harmed().connection(), from.harmed().harm()});
     case agent::FromAgent::kFailed: return FromAgent(AgentFailed{from.failed().text()});
     case agent::FromAgent::kDone: return FromAgent(AgentDone{});
     case agent::FromAgent::KIND_NOT_SET: break;

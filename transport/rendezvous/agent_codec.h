@@ -106,6 +106,7 @@ struct RelayLeft {
 // The rank of this connection was harmed by another's end (RendezvousClient::tell_harmed()).
 struct RelayHarmed {
   std::uint64_t connection = 0;
+  std::string harm;  // codec.h: decode_harm
   bool operator==(const RelayHarmed&) const = default;
 };
 

@@ -51,10 +51,10 @@ class Client final : public RendezvousClient {
 
   [[nodiscard]] const PeerTable& table() const override { return table_; }
 
-  void tell_harmed() override {
+  void tell_harmed(const Harm& harm) override {
     if (!socket_ || std::exchange(told_harmed_, true)) return;
     out_.clear();
-    sealer_->seal(FrameKind::kMessage, "", out_);
+    sealer_->seal(FrameKind::kMessage, encode_harm(harm), out_);
     // An empty socket takes these few bytes at once; if not, nothing depends on them.
     static_cast<void>(
         ::send(socket_->native_handle(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL));

@@ -67,6 +67,25 @@ Result<Meeting::Join> decode_join(std::uint64_t connection, std::string_view byt
   return Meeting::Join{connection, message.protocol(), message.size(), std::move(*peer)};
 }
 
+std::string encode_harm(const Harm& harm) {
+  rendezvous::Harm message;
+  if (harm.lost_rank >= 0) message.set_lost_rank(harm.lost_rank);
+  message.set_why(harm.why.substr(0, kMaxTextBytes));
+  return message.SerializeAsString();
+}
+
+Result<Harm> decode_harm(std::string_view bytes) {
+  rendezvous::Harm message;
+  if (!parse(message, bytes)) return malformed("not a harm");
+  if (message.why().size() > kMaxTextBytes) return malformed("text of a harm too long");
+  Harm harm{-1, message.why()};
+  if (message.has_lost_rank()) {
+    harm.lost_rank = message.lost_rank();
+    if (harm.lost_rank < 0 || harm.lost_rank >= kMaxJobSize) return malformed("lost rank");
+  }
+  return harm;
+}
+
 std::string encode_answer(const Meeting::Answer& answer) {
   rendezvous::Answer message;
   message.set_status(static_cast<std::int32_t>(answer.status.code()));

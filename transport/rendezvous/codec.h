@@ -19,6 +19,10 @@ inline constexpr int kMaxJobSize = 4096;
 // `connection` is put into the result; it is not part of the bytes.
 [[nodiscard]] Result<Meeting::Join> decode_join(std::uint64_t connection, std::string_view bytes);
 
+// Texts beyond the bound are cut when encoded, and end a decoding.
+[[nodiscard]] std::string encode_harm(const Harm& harm);
+[[nodiscard]] Result<Harm> decode_harm(std::string_view bytes);
+
 [[nodiscard]] std::string encode_answer(const Meeting::Answer& answer);
 [[nodiscard]] Result<Meeting::Answer> decode_answer(std::uint64_t connection,
                                                     std::string_view bytes);

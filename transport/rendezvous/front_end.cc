@@ -17,7 +17,7 @@ namespace {
 using boost::system::error_code;
 
 // A rank whose proof was accepted: one join comes in, one answer goes out, then it stays open. A
-// second message, which is empty, says that the rank was harmed.
+// second message says that the rank was harmed.
 class Member : public std::enable_shared_from_this<Member> {
  public:
   Member(std::uint64_t id, ProvedConnection connection, MeetingBackend& backend,
@@ -77,8 +77,8 @@ class Member : public std::enable_shared_from_this<Member> {
       const bool is_message = (*frame)->kind == FrameKind::kMessage;
       if (is_message && !joined_) {
         give_join(std::string((*frame)->body));
-      } else if (is_message && (*frame)->body.empty() && !std::exchange(harmed_, true)) {
-        backend_.harmed(id_);
+      } else if (is_message && !std::exchange(harmed_, true)) {
+        backend_.harmed(id_, std::string((*frame)->body));
       } else if (claim_.protocol == kProtocolVersion) {
         return end();
       }

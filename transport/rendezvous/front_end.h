@@ -23,8 +23,9 @@ class MeetingBackend {
   // A proved rank's join, encoded (codec.h: decode_join). `connection` is never used again after
   // left(). The answer goes through RendezvousFrontEnd::deliver().
   virtual void join(std::uint64_t connection, std::string bytes) = 0;
-  // Between join() and left(), at most once: see RendezvousClient::tell_harmed().
-  virtual void harmed(std::uint64_t /*connection*/) {}
+  // Between join() and left(), at most once: see RendezvousClient::tell_harmed(). Encoded (codec.h:
+  // decode_harm).
+  virtual void harmed(std::uint64_t /*connection*/, std::string /*bytes*/) {}
   // The connection of an earlier join has ended.
   virtual void left(std::uint64_t connection) = 0;
   // The time set by set_alarm() has passed.

@@ -77,6 +77,13 @@ class Meeting {
   std::vector<int> untold_;  // ranks that have not heard of it yet
 };
 
+// What a rank whose job has been ended by another one says of it.
+struct Harm {
+  int lost_rank = -1;  // -1: no single one
+  std::string why;     // for people
+  bool operator==(const Harm&) const = default;
+};
+
 class RendezvousServer {
  public:
   // Listens on `address` ("127.0.0.1:0" picks a port) and serves on a thread of its own.
@@ -99,7 +106,7 @@ class RendezvousClient {
   [[nodiscard]] virtual const PeerTable& table() const = 0;
   // This rank's job has been ended by another rank, so that whatever becomes of it now is not the
   // cause: for a launcher that looks for the first failure. Never blocks; only the first counts.
-  virtual void tell_harmed() = 0;
+  virtual void tell_harmed(const Harm& harm) = 0;
 };
 
 }  // namespace kolo::internal

@@ -100,10 +100,46 @@ TEST(Blame, TheFirstInTime) {
   }
 }
 
-// Who leaves without a failure is told apart from who fails.
-TEST(Blame, SurvivorsOfARankThatDidNotFailAreBlamed) {
-  const Outcome outcome = run({kKolorun, "-np", "2", kWorker, "fall", "exit:0", "1", "exit:7"});
+std::string first_line_of_kolorun(const Outcome& outcome) {
+  for (const std::string& line : lines_of(outcome.err)) {
+    if (line.starts_with("kolorun:")) return line;
+  }
+  return "";
+}
+
+// The exit code is the survivors', for want of another; the text names the cause.
+TEST(Blame, ARankThatEndsWithoutAFailureAndWithoutLeaveIsNamed) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Outcome outcome = run(
+        {kKolorun, "-np", "3", "--transport", transport, kWorker, "fall", "exit:0", "1", "exit:7"});
+    EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+    EXPECT_THAT(first_line_of_kolorun(outcome),
+                ::testing::MatchesRegex("kolorun: rank 1 on localhost .pid [0-9]+. was lost .exit "
+                                        "code 0., as rank [02] told: .*"));
+    EXPECT_THAT(outcome.err, HasSubstr("failed because of it: exit code 7"));
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("failed first")));
+  }
+}
+
+TEST(Blame, AFrozenRankIsNamed) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Outcome outcome =
+        run({kKolorun, "-np", "3", "--peer-timeout-seconds", "0.5", "--transport", transport,
+             kWorker, "fall", "signal:" + std::to_string(SIGSTOP), "1", "exit:7"});
+    EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+    EXPECT_THAT(
+        first_line_of_kolorun(outcome),
+        ::testing::MatchesRegex("kolorun: rank 1 on localhost .pid [0-9]+. was lost .ended by "
+                                "kolorun: signal 15 .Terminated.., as rank [02] told: silent .*"));
+  }
+}
+
+// kolo_abort() is a word to the others; whoever says it may end well.
+TEST(Blame, AnAbortIsToldInItsOwnWords) {
+  const Outcome outcome = run({kKolorun, "-np", "2", kWorker, "fall", "abort:0", "1", "exit:7"});
   EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+  EXPECT_THAT(first_line_of_kolorun(outcome),
+              HasSubstr("the job was ended, as rank 0 told: rank 1 ended the context: enough"));
 }
 
 }  // namespace

@@ -285,7 +285,37 @@ TEST(Signals, DeathByAForwardedSignalIsTheExitCode) {
               {.environment = {{"D", folder.path()}}, .raw_environment = {}});
   read_pids(folder, 2);
   child.signal(SIGINT);
-  EXPECT_EQ(child.wait().exit_code, 130);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_EQ(outcome.err, "kolorun: interrupted by the user (signal 2, Ctrl-C)\n");
+}
+
+// Whatever the ranks make of it: no rank is called the first that failed.
+TEST(Signals, AnInterruptionIsNotARanksFailure) {
+  const TemporaryFolder folder;
+  Child child({kKolorun, "-np", "3", "/bin/sh", "-c",
+               "[ $RANK = 2 ] && trap 'exit 5' INT; echo $$ >$D/$RANK; "
+               "while :; do sleep 0.05; done"},
+              {.environment = {{"D", folder.path()}}, .raw_environment = {}});
+  read_pids(folder, 3);
+  child.signal(SIGINT);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  const std::vector<std::string> lines = lines_of(outcome.err);
+  ASSERT_EQ(lines.size(), 2u) << outcome.err;
+  EXPECT_EQ(lines[0], "kolorun: interrupted by the user (signal 2, Ctrl-C)");
+  EXPECT_THAT(lines[1], HasSubstr("ended after that: exit code 5"));
+}
+
+TEST(Signals, OneThatIsSentToKolorunIsNotARanksFailure) {
+  const TemporaryFolder folder;
+  Child child({kKolorun, "-np", "2", "/bin/sh", "-c", "echo $$ >$D/$RANK; exec sleep 60"},
+              {.environment = {{"D", folder.path()}}, .raw_environment = {}});
+  read_pids(folder, 2);
+  child.signal(SIGTERM);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 143);
+  EXPECT_EQ(outcome.err, "kolorun: ended by signal 15 (Terminated), sent to kolorun\n");
 }
 
 TEST(Signals, WhoIgnoresItIsKilledAfterTheGrace) {
@@ -310,7 +340,7 @@ TEST(Signals, TheSecondCtrlCKillsAtOnce) {
   sleep_seconds(0.2);
   const double sent = now_seconds();
   child.signal(SIGINT);
-  EXPECT_EQ(child.wait().exit_code, 137);
+  EXPECT_EQ(child.wait().exit_code, 130);
   EXPECT_LT(now_seconds() - sent, 1);
   EXPECT_TRUE(wait_until_gone(groups, 1));
 }

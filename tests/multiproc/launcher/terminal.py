@@ -87,7 +87,7 @@ def closed(shell):
 
 def interrupt(shell):
     """Ctrl-C as the terminal sends it, once, and twice for ranks that are deaf."""
-    for deaf, presses, code in (("", 1, 130), ("trap '' INT TERM; ", 2, 137)):
+    for deaf, presses, code in (("", 1, 130), ("trap '' INT TERM; ", 2, 130)):
         os.write(shell.terminal,
                  f"{KOLORUN} -np 2 --grace 20 sh -c \"{deaf}echo here; sleep 300 & "
                  "while :; do sleep 1; done\"\n".encode())

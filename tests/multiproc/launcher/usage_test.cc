@@ -35,7 +35,8 @@ TEST(S46, BadUsageIsOneLineAndNothingStarts) {
            {{"-np", "2", "no-such-program-anywhere"}, 127, "'no-such-program-anywhere'"},
            {{"-np", "2", folder / "missing"}, 127, "does not exist"},
            {{"-np", "2", folder / "plain"}, 126, "not executable"},
-           {{"-np", "2", folder.path()}, 126, "not executable"},
+           {{"-np", "2", folder.path()}, 126, "is a directory"},
+           {{"-np", "2", "--peer-timeout-seconds", "0.1", touch}, 2, "0.5 to 604800 seconds"},
            {{"-np", "0", touch}, 2, "'0'"},
            {{"-np", "-1", touch}, 2, "'-1'"},
            {{"-np", "x", touch}, 2, "'x'"},
@@ -107,6 +108,19 @@ TEST(Hosts, AProgramMissingThereOnly) {
   const Outcome outcome = run({kKolorun, "-H", "far:2", "--launcher-exec", rsh, "./not-there"});
   EXPECT_EQ(outcome.exit_code, 127);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("far"), HasSubstr("./not-there")));
+}
+
+TEST(Hosts, ADirectoryOrAPlainFileThereIsNotExecutable) {
+  const TemporaryFolder folder;
+  const std::string rsh = folder.script("rsh", "shift; exec \"$@\"\n");
+  std::ofstream(folder / "plain") << "text\n";
+  for (const auto& [name, says] : std::initializer_list<std::pair<std::string, const char*>>{
+           {folder.path(), "is a directory"}, {folder / "plain", "chmod +x"}}) {
+    const Outcome outcome = run({kKolorun, "-H", "far:1", "--launcher-exec", rsh, name});
+    EXPECT_EQ(outcome.exit_code, 126);
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("far"), HasSubstr(says)));
+  }
 }
 
 TEST(Port, ABusyRendezvousPortIsNamed) {

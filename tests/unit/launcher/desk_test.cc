@@ -22,7 +22,9 @@ class Desk : public ::testing::Test {
     desk_.join(0, {connection(rank, round), encode_join(join)});
   }
   void leave(int rank, int round = 0) { desk_.left(0, {connection(rank, round)}); }
-  void harm(int rank, int round = 0) { desk_.harmed(0, {connection(rank, round)}); }
+  void harm(int rank, int round = 0, const Harm& harm = {}) {
+    desk_.harmed(0, {connection(rank, round), encode_harm(harm)});
+  }
   // Of the answers so far, those to this connection, which are removed.
   std::vector<Status> told(int rank, int round = 0) {
     std::vector<Status> result;
@@ -87,6 +89,31 @@ TEST_F(Desk, KnowsWhoWasHarmedUntilItJoinsAgain) {
   harm(7);  // no such connection
   join(1, 1);
   EXPECT_FALSE(desk_.is_harmed(1));
+}
+
+TEST_F(Desk, NamesTheLostRankThatTheFirstHarmedNamed) {
+  EXPECT_FALSE(desk_.first_lost());
+  join(0);
+  join(1);
+  harm(0, 0, {1, "rank 1 on a is lost: silent"});
+  harm(1, 0, {0, "later, and of the same"});  // thawed again, it sees the others gone
+  const auto lost = desk_.first_lost();
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->rank, 1);
+  EXPECT_EQ(lost->told_by, 0);
+  EXPECT_EQ(lost->why, "rank 1 on a is lost: silent");
+}
+
+TEST_F(Desk, FollowsTheHarmedToWhatHarmedThem) {
+  join(0);
+  join(1);
+  harm(0, 0, {1, "one"});
+  harm(1, 0, {7, "two"});
+  const auto lost = desk_.first_lost();
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->rank, 7);
+  EXPECT_EQ(lost->told_by, 1);
+  EXPECT_EQ(lost->why, "two");
 }
 
 TEST_F(Desk, NobodyIsToldTwice) {

@@ -9,6 +9,7 @@
 namespace kolo::internal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -94,6 +95,28 @@ TEST(Options, TuningFlagsOfHorovodrunBecomeOptions) {
   EXPECT_THAT(bad({"--algorithm", "warp", "p"}), HasSubstr("warp"));
   EXPECT_THAT(bad({"--fusion-threshold-mb", "-1", "p"}), HasSubstr("MiB"));
   EXPECT_THAT(bad({"--start-timeout", "soon", "p"}), HasSubstr("seconds"));
+}
+
+// In the words of the command line: its flags, their units.
+TEST(Options, ValuesOutOfBoundsAreToldInTheFlagsOwnUnit) {
+  EXPECT_EQ(bad({"--peer-timeout-seconds", "0.1", "p"}),
+            "--peer-timeout-seconds wants from 0.5 to 604800 seconds, not '0.1'");
+  EXPECT_EQ(bad({"--start-timeout", "0", "p"}),
+            "--start-timeout wants from 0.001 to 604800 seconds, not '0'");
+  EXPECT_EQ(bad({"--cache-capacity", "0", "p"}),
+            "--cache-capacity wants a whole number from 1 to 1048576, not '0'");
+  EXPECT_EQ(bad({"--algorithm", "warp", "p"}),
+            "--algorithm wants one of: auto oneshot direct ring, not 'warp'");
+  for (const Words& words :
+       {Words{"--stall-check-warning-time-seconds", "800000"},
+        Words{"--stall-check-shutdown-time-seconds", "800000"}, Words{"--transport", "pigeon"},
+        Words{"--log-level", "loud"}, Words{"--cache-capacity", "x"}}) {
+    Words line = words;
+    line.push_back("p");
+    EXPECT_THAT(bad(line),
+                AllOf(HasSubstr(words[0] + " wants"), HasSubstr(words[1]),
+                      ::testing::Not(HasSubstr("config_set")), ::testing::Not(HasSubstr("_ms"))));
+  }
 }
 
 TEST(Options, WhatHasNoEffectIsAcceptedWithOneLine) {

@@ -324,11 +324,13 @@ TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
     void join(std::uint64_t connection, std::string bytes) override {
       joined.set_value({connection, std::move(bytes)});
     }
-    void harmed(std::uint64_t connection) override { hurt.set_value(connection); }  // once
+    void harmed(std::uint64_t connection, std::string bytes) override {  // once
+      hurt.set_value({connection, std::move(bytes)});
+    }
     void left(std::uint64_t connection) override { gone.set_value(connection); }
     void alarm() override { rang.set_value(); }
     std::promise<std::pair<std::uint64_t, std::string>> joined;
-    std::promise<std::uint64_t> hurt;
+    std::promise<std::pair<std::uint64_t, std::string>> hurt;
     std::promise<std::uint64_t> gone;
     std::promise<void> rang;
   } relay;
@@ -345,13 +347,15 @@ TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
     const Joined made = client.get();
     ASSERT_TRUE(made.is_ok());
     EXPECT_EQ((*made)->table().peers.size(), 1U);
-    (*made)->tell_harmed();
-    (*made)->tell_harmed();
+    (*made)->tell_harmed({0, "it is silent"});
+    (*made)->tell_harmed({-1, "more"});
   }
   EXPECT_EQ(relay.gone.get_future().get(), connection);
   auto hurt = relay.hurt.get_future();  // before it was gone
   ASSERT_EQ(hurt.wait_for(0s), std::future_status::ready);
-  EXPECT_EQ(hurt.get(), connection);
+  const auto [harmed, harm] = hurt.get();
+  EXPECT_EQ(harmed, connection);
+  EXPECT_EQ(*decode_harm(harm), (Harm{0, "it is silent"}));
   (*front)->set_alarm(1ms);
   EXPECT_EQ(relay.rang.get_future().wait_for(10s), std::future_status::ready);
 }
