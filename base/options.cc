@@ -78,6 +78,15 @@ constexpr std::array kTable = {
     integer_row("streams", "2", 1, 16, "TCP connections for data to each peer."),
     flag_row("checksum", "0",
              "Check all data over TCP by CRC32C; damage ends the connection as a lost peer."),
+    choice_row(
+        "cuda", "auto", "auto|off",
+        "Whether device memory is known: auto as soon as CUDA is in the process; off never."),
+    text_row("cudart_path",
+             "The CUDA runtime library (libcudart.so.12 or .13) to load; empty: the program's own, "
+             "else the system's, else that of CUDA_HOME."),
+    text_row("nccl_path",
+             "The NCCL library (libnccl.so.2) to load; empty: the program's own, else the "
+             "system's, else that of CUDA_HOME."),
     text_row("timeline", "A folder for one Chrome-trace file per rank; empty: no trace."),
     choice_row("log_level", "warning", "error|warning|info|debug", "The least urgent line shown."),
     flag_row("notice", "1", "Say so, in one line, when this process is a job of one rank."),
@@ -230,6 +239,13 @@ Status check_foreign_families() {
 }
 
 }  // namespace
+
+std::string Config::cuda_home() {
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* value = variable(name); value != nullptr && *value != '\0') return value;
+  }
+  return "/usr/local/cuda";
+}
 
 std::span<const OptionRow> Config::table() { return kTable; }
 

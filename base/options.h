@@ -39,6 +39,9 @@ class Config {
   Status load_environment(std::vector<std::string>& unknown);
   Status set(std::string_view key, std::string_view value);
 
+  // Where CUDA is installed, by its own variables (CUDA_HOME, CUDA_PATH) or its habit.
+  [[nodiscard]] static std::string cuda_home();
+
   [[nodiscard]] bool is_set(std::string_view key) const;  // by set() or the environment
   // The value in force; the key must be in the table.
   [[nodiscard]] std::string text(std::string_view key) const;

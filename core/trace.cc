@@ -8,30 +8,14 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/json_text.h"
+
 namespace kolo::internal {
 namespace {
 
 constexpr const char* kPhaseNames[] = {"enqueue", "ready", "ordered", "start", "done"};
 // Nestable asynchronous events: begin, instants in between, end.
 constexpr char kPhaseTypes[] = {'b', 'n', 'n', 'n', 'e'};
-
-// JSON string content; bytes that are not ASCII become \u00XX, one per byte, so that names of any
-// bytes can be read back.
-void append_escaped(std::string_view text, std::string& out) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte >= 0x7f) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\u%04x", byte);
-      out += escaped;
-    } else {
-      out += c;
-    }
-  }
-}
 
 }  // namespace
 
@@ -105,7 +89,7 @@ void Trace::write(std::string_view bytes) {
 void Trace::append_line(const Record& record, std::string& lines) const {
   const auto phase = static_cast<std::size_t>(record.phase);
   lines += ",\n{\"name\":\"";
-  append_escaped({names_.data() + record.name_begin, record.name_bytes}, lines);
+  append_json_escaped({names_.data() + record.name_begin, record.name_bytes}, lines);
   char rest[192];
   std::snprintf(rest, sizeof rest,
                 "\",\"cat\":\"kolo\",\"ph\":\"%c\",\"id\":%llu,\"pid\":%d,\"tid\":0,"

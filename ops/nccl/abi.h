@@ -84,7 +84,7 @@ inline constexpr int kShrinkAbort = 1;
 
 // A communicator's options as 2.18 knew them. The library copies `size` bytes over its own defaults
 // and takes back what `version` did not know; so newer ones accept this too.
-struct Config {
+struct CommConfig {
   static constexpr int kUndefined = INT_MIN;
 
   std::size_t size = 48;
@@ -98,7 +98,7 @@ struct Config {
   int split_share = kUndefined;
   int padding = kUndefined;  // traffic class since 2.25; copied, therefore not left to chance
 };
-static_assert(sizeof(Config) == 48);
+static_assert(sizeof(CommConfig) == 48);
 
 // Every function that kolo calls, as (result, name, parameters). `required` ones are in 2.18
 // already; `optional` ones came later, and are null where the library lacks them.
@@ -109,7 +109,7 @@ static_assert(sizeof(Config) == 48);
   required(const char*, ncclGetLastError, (CommHandle comm))                                       \
   required(Error, ncclGetUniqueId, (UniqueId* id))                                                 \
   required(Error, ncclCommInitRankConfig,                                                          \
-           (CommHandle* comm, int size, UniqueId id, int rank, Config* config))                    \
+           (CommHandle* comm, int size, UniqueId id, int rank, CommConfig* config))                \
   required(Error, ncclCommGetAsyncError, (CommHandle comm, Error* error))                          \
   required(Error, ncclCommFinalize, (CommHandle comm))                                             \
   required(Error, ncclCommDestroy, (CommHandle comm))                                              \
@@ -154,7 +154,7 @@ static_assert(sizeof(Config) == 48);
   optional(Error, ncclCommWindowDeregister, (CommHandle comm, WindowHandle window))                \
   optional(Error, ncclCommShrink,                                                                  \
            (CommHandle comm, int* excluded, int excluded_count, CommHandle* shrunk,                \
-            Config* config, int flags))
+            CommConfig* config, int flags))
 // clang-format on
 
 // The functions by their own names; a plain value, shared by any threads once it is filled.

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <type_traits>
 #include <utility>
+
+#include "base/dynamic_library.h"
 
 namespace kolo::internal {
 namespace {
@@ -14,21 +17,11 @@ constexpr char kCure[] =
     "start the job with kolorun --transport mpi or MPICH's mpiexec.hydra (Debian package mpich), "
     "or take another KOLO_TRANSPORT";
 
-std::string folder_of_this_code() {
-  Dl_info info{};
-  if (::dladdr(static_cast<const void*>(kModuleName), &info) == 0 || info.dli_fname == nullptr) {
-    return "";
-  }
-  const std::string path = info.dli_fname;
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
 // Beside libkolo.so; for programs with kolo inside, in the lib folder beside theirs; then wherever
 // the system looks.
 std::vector<std::string> candidates(const std::string& module_path) {
   if (!module_path.empty()) return {module_path};
-  const std::string folder = folder_of_this_code();
+  const std::string folder = folder_of_code(kModuleName);
   if (folder.empty()) return {kModuleName};
   return {folder + kModuleName, folder + "../lib/" + kModuleName, kModuleName};
 }
@@ -41,33 +34,30 @@ Result<const kolo_mpi_module_table*> open_module(const std::string& module_path)
         "transport mpi: this process has Open MPI loaded, and kolo's module is for MPICH; "
         "link the program with MPICH, or take another KOLO_TRANSPORT");
   }
-  std::string tried;
-  for (const std::string& path : candidates(module_path)) {
-    // RTLD_LOCAL: MPI's names must not get between the program and other libraries.
-    void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (module == nullptr) {
-      const char* why = ::dlerror();
-      tried += (tried.empty() ? "" : "; ") + std::string(why == nullptr ? path : why);
-      continue;
-    }
-    void* symbol = ::dlsym(module, KOLO_MPI_MODULE_SYMBOL);
-    if (symbol == nullptr) {
-      return Status(StatusCode::kUnsupported,
-                    "transport mpi: " + path + " is no module of kolo; reinstall kolo");
-    }
-    const auto* table = reinterpret_cast<kolo_mpi_module_function>(symbol)();
-    if (table->abi != KOLO_MPI_MODULE_ABI || table->struct_bytes != sizeof *table) {
-      return Status(StatusCode::kUnsupported,
-                    "transport mpi: " + path + " is of another version of kolo (" +
-                        std::to_string(table->abi) + ", needed is " +
-                        std::to_string(KOLO_MPI_MODULE_ABI) + "); install both from one build");
-    }
-    return table;
+  std::vector<DynamicLibrary::Candidate> files;
+  for (std::string& path : candidates(module_path)) files.push_back({std::move(path)});
+  auto module = DynamicLibrary::open(files);
+  if (!module) {
+    return Status(StatusCode::kUnsupported,
+                  "transport mpi: cannot load " + std::string(kModuleName) + " (" +
+                      module.status().text() +
+                      "); install MPICH (Debian packages mpich and libmpich-dev) and build kolo "
+                      "with KOLO_WITH_MPI=ON, or take another KOLO_TRANSPORT");
   }
-  return Status(StatusCode::kUnsupported,
-                "transport mpi: cannot load " + std::string(kModuleName) + " (" + tried +
-                    "); install MPICH (Debian packages mpich and libmpich-dev) and build kolo with "
-                    "KOLO_WITH_MPI=ON, or take another KOLO_TRANSPORT");
+  auto* symbol =
+      module->find<std::remove_pointer_t<kolo_mpi_module_function>>(KOLO_MPI_MODULE_SYMBOL);
+  if (symbol == nullptr) {
+    return Status(StatusCode::kUnsupported,
+                  "transport mpi: " + module->path() + " is no module of kolo; reinstall kolo");
+  }
+  const auto* table = symbol();
+  if (table->abi != KOLO_MPI_MODULE_ABI || table->struct_bytes != sizeof *table) {
+    return Status(StatusCode::kUnsupported,
+                  "transport mpi: " + module->path() + " is of another version of kolo (" +
+                      std::to_string(table->abi) + ", needed is " +
+                      std::to_string(KOLO_MPI_MODULE_ABI) + "); install both from one build");
+  }
+  return table;
 }
 
 }  // namespace

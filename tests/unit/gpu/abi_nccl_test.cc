@@ -56,7 +56,7 @@ static_assert(nccl::kShrinkDefault == NCCL_SHRINK_DEFAULT);
 static_assert(nccl::kShrinkAbort == NCCL_SHRINK_ABORT);
 #endif
 
-using Config = nccl::Config;
+using Config = nccl::CommConfig;
 static_assert(sizeof(Config) <= sizeof(ncclConfig_t));
 static_assert(Config::kUndefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(offsetof(Config, size) == offsetof(ncclConfig_t, size));
