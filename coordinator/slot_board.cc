@@ -14,7 +14,6 @@ constexpr std::size_t kLine = 64;
 // marks, the slots. Log and closed marks are the leader's; the other ranks' are never touched.
 constexpr std::size_t kAnnouncedOffset = 0;
 constexpr std::size_t kFollowedOffset = kLine;
-constexpr std::size_t kHarmOffset = kLine + sizeof(std::uint64_t);  // minus kWhole
 constexpr std::size_t kLogHeadOffset = 2 * kLine;
 constexpr std::size_t kAnnouncementsOffset = 3 * kLine;
 constexpr std::size_t kSlotBytes = kLine;
@@ -112,16 +111,6 @@ std::uint64_t SlotBoard::log_end() const {
 
 void SlotBoard::followed() {
   own_word(kFollowedOffset).store(++followed_, std::memory_order_release);
-}
-
-void SlotBoard::show_harm(int lost_rank_or_ended) {
-  Word& harm = own_word(kHarmOffset);
-  if (harm.load(std::memory_order_relaxed) != 0) return;
-  harm.store(static_cast<std::uint64_t>(lost_rank_or_ended - kWhole), std::memory_order_seq_cst);
-}
-
-int SlotBoard::harm_of(int rank) const {
-  return static_cast<int>(word(rank, kHarmOffset).load(std::memory_order_seq_cst)) + kWhole;
 }
 
 std::optional<SlotBoard::Announcement> SlotBoard::next_announcement(int rank) {

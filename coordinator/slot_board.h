@@ -12,8 +12,6 @@
 //                  that come by control frame (LogEntry::kItem).
 //
 // Every word has one writer: the rank whose memory it is in. The leader is rank 0 of the board.
-// Besides, every rank shows why its context has come to harm, before its program can know: should
-// that program end the process then, the others can tell the consequence from the cause.
 //
 // Pure memory: no waiting, no waking. Publishing by one thread at a time, everything else by the
 // driver.
@@ -93,12 +91,6 @@ class SlotBoard {
     return followed_ / quarter != before / quarter;
   }
   [[nodiscard]] std::uint64_t log_end() const;  // entries that the leader has shown
-  // Why this rank's context has come to harm: another one is lost (a rank of the job, which may
-  // live on another host), or it was ended. The first word stays.
-  static constexpr int kWhole = -1;
-  static constexpr int kEnded = -2;
-  void show_harm(int lost_rank_or_ended);
-  [[nodiscard]] int harm_of(int rank) const;  // kWhole: none that it knows of
 
   // ---- The leader --------------------------------------------------------------------------
   // `rank` is lost or has left: it follows nothing any more, and what it still announces is not

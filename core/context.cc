@@ -32,6 +32,7 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
                host_names_of(road_.fabric.table)},
               {queue_, units_, completions_, executor_, *road_.fabric.control, *logger_, sets_,
                set_roads_, requests_, road_.memory.window.get(), road_.memory.board.get(),
+               road_.witness(),
                [client = road_.client.get()](int lost, const std::string& why) {
                  if (client != nullptr) client->tell_harmed({lost, why});
                }},

@@ -22,8 +22,14 @@ struct Road {
   std::unique_ptr<RendezvousClient> client;  // its end tells the others that this rank left
   Fabric fabric;
   SharedMemory memory;
+  std::unique_ptr<Witness> watch;  // where there is no shared memory; may be null
   std::string name;  // "shm", "tcp", "mpi", "shm+tcp", "shm+mpi", or "none" for a job of one
   int rank = 0;
+
+  // Of the ranks of this host; null: nothing but their connections tells of their death.
+  [[nodiscard]] Witness* witness() const {
+    return memory.window != nullptr ? memory.window.get() : watch.get();
+  }
 };
 
 // Meets the other ranks and connects to them. Rank 0's values of the options that shape plans are

@@ -20,6 +20,8 @@ constexpr std::size_t kSetLanes = 64;
 
 // The local ranks have met at the rendezvous a moment ago.
 constexpr Nanos kQuiet = 3s;
+// Where they can do without, and nothing but the start would wait: less than a verdict may take.
+constexpr Nanos kQuietToWatch = 500ms;
 
 std::vector<int> ranks_of_my_host(const PeerTable& table, int rank) {
   std::vector<int> ranks;
@@ -46,6 +48,18 @@ std::string place_of(const JobIdentity& identity, const PeerTable& table, int fi
   return place;
 }
 
+ShmOptions options_of(const JobIdentity& identity, int rank, const PeerTable& table,
+                      const std::vector<int>& local, Nanos limit) {
+  ShmOptions options;
+  options.rank = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+  options.size = static_cast<int>(local.size());
+  options.place = place_of(identity, table, local.front());
+  options.identity = identity;
+  options.limit = limit;
+  options.quiet = kQuiet;
+  return options;
+}
+
 Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& identity, int rank,
                                      const PeerTable& table, Nanos limit) {
   const std::vector<int> local = ranks_of_my_host(table, rank);
@@ -55,14 +69,9 @@ Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& id
     if (!windows) return windows.status();
     return std::move(windows->front());
   }
-  const auto place = std::find(local.begin(), local.end(), rank) - local.begin();
-  return meet_shm({.rank = static_cast<int>(place),
-                   .size = static_cast<int>(local.size()),
-                   .place = place_of(identity, table, local.front()),
-                   .identity = identity,
-                   .bytes = bytes,
-                   .limit = limit,
-                   .quiet = kQuiet});
+  ShmOptions options = options_of(identity, rank, table, local, limit);
+  options.bytes = bytes;
+  return meet_shm(options);
 }
 
 Status carve(const Config& config, SharedMemory& memory) {
@@ -164,6 +173,20 @@ Result<SharedMemory> share_memory(const Config& config, const JobIdentity& ident
                    memory.status().text());
   }
   return SharedMemory();
+}
+
+std::unique_ptr<Witness> watch_each_other(const JobIdentity& identity, int rank,
+                                          const PeerTable& table, Nanos limit, Logger& logger) {
+  const std::vector<int> local = ranks_of_my_host(table, rank);
+  if (local.size() == 1) return nullptr;
+  ShmOptions options = options_of(identity, rank, table, local, limit);
+  options.place += "|watch";
+  options.quiet = kQuietToWatch;
+  Result<std::unique_ptr<Witness>> witness = meet_to_watch(options);
+  if (witness) return *std::move(witness);
+  logger.info("the ranks of this host see each other die by their connections only: " +
+              witness.status().text());
+  return nullptr;
 }
 
 }  // namespace kolo::internal

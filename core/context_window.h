@@ -36,4 +36,11 @@ struct SharedMemory {
 Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
                                   Fabric& fabric, Nanos limit, Logger& logger);
 
+// Where the ranks of this host share no memory: what tells them at once that one of them has died.
+// Null, and nothing is lost but speed, where they cannot meet for it (other network namespaces,
+// something lacks), or this one is alone on its host. Blocks up to `limit`, and not for long where
+// others do not come.
+std::unique_ptr<Witness> watch_each_other(const JobIdentity& identity, int rank,
+                                          const PeerTable& table, Nanos limit, Logger& logger);
+
 }  // namespace kolo::internal

@@ -58,7 +58,7 @@ bool Engine::tick(Nanos now, bool link_may_have_news) {
     moved = take_events(now) || moved;
   }
   if (listens || ++ticks_ % kTicksBetweenWatches == 0) {
-    moved = watch_window(now) || moved;
+    moved = watch_for_deaths(now) || moved;
   }
   const bool looked = now >= next_look_;
   if (looked) keep_time(now);
@@ -70,7 +70,7 @@ bool Engine::tick(Nanos now, bool link_may_have_news) {
 // After the events, so that a rank that was itself held up hears first what waits for it.
 void Engine::keep_time(Nanos now) {
   next_look_ = now + kBetweenLooks;
-  watch_window(now);
+  watch_for_deaths(now);
   judge(now);
   if (parts_.units.next_deadline() <= now) {
     for (const auto& [key, mark] : parts_.units.take_expired(now)) {

@@ -48,8 +48,9 @@ class Engine final : private SlotUser {
     ProcessSets& sets;
     SetRoads& roads;
     RequestPool& requests;
-    Window* window = nullptr;            // of this host's ranks; null: they share nothing
-    SlotBoard* board = nullptr;          // in the window
+    Window* window = nullptr;    // of this host's ranks; null: they share nothing
+    SlotBoard* board = nullptr;  // in the window
+    Witness* witness = nullptr;  // of this host's ranks; the window, or null
     // Others have brought this context to harm: the rank that was lost, or -1; why. May be null.
     std::function<void(int, const std::string&)> on_harm = {};
   };
@@ -106,12 +107,15 @@ class Engine final : private SlotUser {
   void judge_stuck(Nanos now);
   [[nodiscard]] Nanos next_verdict() const;
   [[nodiscard]] bool has_died(int rank) const;
+  bool watch_for_deaths(Nanos now);
   [[nodiscard]] bool has_done_its_part(int rank) const;
   void show_harm();
   void close_set(const SetClosed& closed);
   void drop_left_sets();
   // Once its time has come, the negotiator may name a later one: what it said first counts.
+  [[nodiscard]] int place_on_host(int rank) const;
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
+  [[nodiscard]] int harm_of(int rank) const;
   void submit(RequestPtr request, Nanos now);
   void join(RequestPtr request);
   void end_join(std::uint32_t process_set, const Status& status, int last_rank);
@@ -128,7 +132,6 @@ class Engine final : private SlotUser {
   void take_ordered(const LogEntry& entry);
   void enqueue_group(const RequestPtr& group, std::uint64_t run);
   void end_published(std::optional<std::uint32_t> process_set, const Status& status);
-  bool watch_window(Nanos now);
   void learned(std::uint64_t id, std::uint32_t slot, bool inlined, const UnitPtr& unit) override;
   std::optional<SlotSubmission> forgotten(std::uint64_t id, const UnitKey& key) override;
   [[nodiscard]] bool awaits_eviction(std::uint32_t process_set) const override {
@@ -161,7 +164,7 @@ class Engine final : private SlotUser {
   bool broken_here_ = false;  // by this rank's own failure, or its kolo_abort()
   std::atomic<std::uint64_t> frames_sent_{0};
   UnitTable::Use gather_;                              // how an inline unit gets its result
-  std::vector<int> board_ranks_;                       // of the job, by rank of the board
+  std::vector<int> board_ranks_;                       // of the job, by place on this host
   std::map<std::uint32_t, std::vector<int>> members_;  // of process sets, as ranks of the board
   FusionPlanner group_planner_;
   std::vector<FusionItem> group_items_;  // scratch

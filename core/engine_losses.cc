@@ -9,23 +9,30 @@ namespace {
 
 // How long news of the cause may be on its way after its consequence has been seen.
 constexpr Nanos kForNews = 200ms;
+// What a rank's context has come to harm by: a lost rank of the job, or one of these.
+constexpr int kWhole = -1;  // by nothing that it knows of
+constexpr int kEnded = -2;  // it was ended
 constexpr const char* kDied =
     "its process ended without taking leave (kolo_shutdown); see the output of that rank for the "
     "cause";
 
 }  // namespace
 
-bool Engine::has_died(int rank) const {
-  if (parts_.window == nullptr) return false;
+// -1: it is on another one.
+int Engine::place_on_host(int rank) const {
   const auto place = std::ranges::find(board_ranks_, rank);
-  return place != board_ranks_.end() &&
-         parts_.window->is_lost(static_cast<int>(place - board_ranks_.begin()));
+  return place == board_ranks_.end() ? -1 : static_cast<int>(place - board_ranks_.begin());
+}
+
+bool Engine::has_died(int rank) const {
+  const int place = place_on_host(rank);
+  return parts_.witness != nullptr && place >= 0 && parts_.witness->is_lost(place);
 }
 
 // A process that has died is known here before its sockets say so. What it has said before is
 // heard first.
-bool Engine::watch_window(Nanos now) {
-  if (parts_.window == nullptr || parts_.window->lost() < 0) return false;
+bool Engine::watch_for_deaths(Nanos now) {
+  if (parts_.witness == nullptr || parts_.witness->lost() < 0) return false;
   bool has_listened = false;
   bool moved = false;
   for (const int rank : board_ranks_) {
@@ -52,16 +59,20 @@ void Engine::find_ended(int rank, const std::string& how, Nanos now) {
     if (!has_done_its_part(rank)) suspect(rank, how, now);
     return;
   }
-  const auto place = std::ranges::find(board_ranks_, rank);
-  const bool shows = parts_.board != nullptr && place != board_ranks_.end();
-  const int harm = shows ? parts_.board->harm_of(static_cast<int>(place - board_ranks_.begin()))
-                         : SlotBoard::kWhole;
-  if (harm == SlotBoard::kWhole || (harm >= 0 && negotiator_.is_lost(harm))) {
+  const int harm = harm_of(rank);
+  if (harm == kWhole || (harm >= 0 && negotiator_.is_lost(harm))) {
     return lose(rank, how);
   }
   if (harm < 0 || !has_died(harm)) return suspect(rank, how, now);
   lose(harm, kDied);
   lose(rank, how);
+}
+
+// kWhole too of who is on another host, since nothing shows it.
+int Engine::harm_of(int rank) const {
+  const int place = place_on_host(rank);
+  if (parts_.witness == nullptr || place < 0) return kWhole;
+  return static_cast<int>(parts_.witness->word_left_by(place)) + kWhole;
 }
 
 void Engine::suspect(int rank, const std::string& how, Nanos now) {
@@ -132,7 +143,8 @@ void Engine::drop_left_sets() {
   });
 }
 
-// For the launcher and the other ranks of this host, before any caller can learn of it, and end.
+// For the launcher and the other ranks of this host, before any caller can learn of it, and end:
+// then the others can tell the consequence from the cause.
 void Engine::show_harm() {
   const Membership::Loss* loss = negotiator_.first_loss();
   if (harm_shown_ || (loss == nullptr && negotiator_.broken().is_ok())) return;
@@ -143,8 +155,9 @@ void Engine::show_harm() {
     else
       parts_.on_harm(loss->rank, loss->cause.text());
   }
-  if (parts_.board != nullptr) {
-    parts_.board->show_harm(loss == nullptr ? SlotBoard::kEnded : loss->rank);
+  if (parts_.witness != nullptr) {
+    const int harm = loss == nullptr ? kEnded : loss->rank;
+    parts_.witness->leave_word(static_cast<std::uint64_t>(harm - kWhole));
   }
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "transport/witness.h"
 
 namespace kolo::internal {
 
@@ -29,14 +30,12 @@ struct WindowCounters {
   std::atomic<std::uint64_t> rings{0};  // wake-ups sent: system calls
 };
 
-class Window {
+class Window : public Witness {
  public:
-  // The first pages of every segment are the window's own; their first word says "asleep".
+  // The first pages of every segment are the window's own. Their first word says "asleep", and
+  // behind it stands the word of leave_word().
   static constexpr std::size_t kHeaderBytes = 12288;
-
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
-  virtual ~Window() = default;
+  static constexpr std::size_t kLeftWordOffset = 8;
 
   [[nodiscard]] int rank() const { return rank_; }  // place among the ranks of the window
   [[nodiscard]] int size() const { return static_cast<int>(segments_.size()); }
@@ -79,14 +78,15 @@ class Window {
   // Rings even if `peer` has not said that it sleeps.
   void wake_up(int peer) { wake(peer); }
   void set_asleep(bool asleep) { own_word<std::uint32_t>(0).store(asleep ? 1 : 0); }
-  // A descriptor to watch edge-triggered for reading: others ring it. Nobody needs to read it.
-  [[nodiscard]] virtual int bell() const = 0;
-
-  // A rank of the window whose process has died, or -1. A few loads: fit for a waiting loop. Who
-  // sleeps on bell() is woken by a death. Destroying a window is none.
-  [[nodiscard]] virtual int lost() const = 0;
-  // Whether `peer` is one.
-  [[nodiscard]] virtual bool is_lost(int peer) const { return lost() == peer; }
+  // Witness. Its bell is the one that others ring.
+  [[nodiscard]] bool is_lost(int peer) const override { return lost() == peer; }
+  void leave_word(std::uint64_t word) final {
+    auto& own = own_word<std::uint64_t>(kLeftWordOffset);
+    if (own.load(std::memory_order_relaxed) == 0) own.store(word);
+  }
+  [[nodiscard]] std::uint64_t word_left_by(int peer) const final {
+    return word<std::uint64_t>(peer, kLeftWordOffset).load();
+  }
 
   [[nodiscard]] const WindowCounters& counters() const { return counters_; }
 

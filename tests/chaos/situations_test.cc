@@ -73,6 +73,25 @@ TEST(Situation, S34) {
   }
 }
 
+// Survivors need not wait until the system has taken the victim's memory down: all of them have
+// seen the process end, and none the end of its connections, which comes later.
+TEST(Situation, AVictimWithMuchMemory) {
+  Stage stage(obstacle_to_hosts().empty() ? 1 : 0);
+  for (std::uint64_t seed = 33'000; seed < 33'000 + (long_tests() ? 100U : 3U); ++seed) {
+    Plan plan = draw_plan(seed, road_under_test(), Fault::kKill, 3000);
+    plan.ballast_bytes = (long_tests() ? 1024LL : 256LL) << 20;
+    plan.moment = seed % 3 == 0 ? Moment::kIdle : Moment::kTransfer;
+    const Observed observed = stage.perform(plan);
+    expect_right(observed);
+    for (int rank = 0; rank < plan.size(); ++rank) {
+      if (rank == plan.victim) continue;
+      EXPECT_THAT(observed.ranks[static_cast<std::size_t>(rank)].error,
+                  ::testing::HasSubstr("its process ended"))
+          << text_of(plan);
+    }
+  }
+}
+
 TEST(Situation, S76) {
   RunOptions options = patient(60);
   options.environment["LD_PRELOAD"] = KOLO_CHAOS_SHIM;

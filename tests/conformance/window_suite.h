@@ -162,8 +162,24 @@ TYPED_TEST_P(WindowSuite, LeavingIsNoDeath) {
       << "its memory stays as long as anyone reads it";
 }
 
+TYPED_TEST_P(WindowSuite, TheFirstWordThatIsLeftStays) {
+  auto windows = this->make(3);
+  EXPECT_EQ(windows[0]->word_left_by(1), 0U);
+  windows[1]->leave_word(8);
+  windows[1]->leave_word(9);
+  windows[2]->leave_word(~std::uint64_t{0});
+  for (const auto& window : windows) {
+    EXPECT_EQ(window->word_left_by(0), 0U);
+    EXPECT_EQ(window->word_left_by(1), 8U);
+    EXPECT_EQ(window->word_left_by(2), ~std::uint64_t{0});
+  }
+  windows[1].reset();
+  EXPECT_EQ(windows[2]->word_left_by(1), 8U);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(WindowSuite, RanksSeeEachOthersWords, CarvesAlikeZeroedAndUpToTheEnd,
                             AnArenaLiesWherePeersRead, RingsOnlyWhoSleeps, EveryRingWakesAPoller,
-                            NothingIsMissedInPingPong, NothingIsMissedByASleeper, LeavingIsNoDeath);
+                            NothingIsMissedInPingPong, NothingIsMissedByASleeper, LeavingIsNoDeath,
+                            TheFirstWordThatIsLeftStays);
 
 }  // namespace kolo::internal

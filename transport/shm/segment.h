@@ -31,10 +31,12 @@ struct VitalNode {
 // What a segment begins with.
 struct SegmentHeader {
   std::atomic<std::uint32_t> asleep;
+  std::atomic<std::uint64_t> left_word;
   alignas(kCacheLineBytes) Digest nonce;
   alignas(kCacheLineBytes) std::array<VitalNode, kMaxLocalRanks> vitals;  // one per peer
 };
 static_assert(offsetof(SegmentHeader, asleep) == 0 &&
+              offsetof(SegmentHeader, left_word) == Window::kLeftWordOffset &&
               sizeof(SegmentHeader) <= Window::kHeaderBytes);
 
 // Shared memory mapped into this process. A forked child does not have it, and leaves it alone.

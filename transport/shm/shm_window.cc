@@ -24,12 +24,13 @@ namespace {
 struct Parts {
   Segment own;
   std::vector<Mapping> peers;   // by rank, without this one's
-  std::vector<UniqueFd> bells;  // by rank
+  std::vector<UniqueFd> bells;  // by rank; closed: never struck from here
   std::vector<const std::byte*> segments;
 };
 
 // FUTEX_WAITV_MAX less the thread's own word.
 constexpr int kMaxWatched = 127;
+constexpr std::size_t kPage = 4096;
 
 class ShmWindow final : public Window {
  public:
@@ -65,7 +66,7 @@ class ShmWindow final : public Window {
     return Status::ok();
   }
 
-  // Those who cannot watch everybody must hear it from others.
+  // Those who cannot watch everybody must hear it from others, where bells are there for it.
   void on_death() {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || size() - 1 > kMaxWatched) strike(peer);
@@ -73,10 +74,11 @@ class ShmWindow final : public Window {
   }
 
   void strike(int peer) {
+    const UniqueFd& bell = parts_.bells[static_cast<std::size_t>(peer)];
+    if (!bell.is_open()) return;
     const std::uint64_t one = 1;
     // It can only fail when the counter is full, and then the event is set anyway.
-    [[maybe_unused]] const auto written =
-        ::write(parts_.bells[static_cast<std::size_t>(peer)].get(), &one, sizeof one);
+    [[maybe_unused]] const auto written = ::write(bell.get(), &one, sizeof one);
   }
 
   void wake(int peer) override {
@@ -111,9 +113,11 @@ Result<Share> share_of(const Result<Segment>& own, const Result<UniqueFd>& bell)
   return share;
 }
 
+enum class Bells { kAll, kOwn };  // that this rank keeps
+
 // Maps what the others have shown.
-Result<std::unique_ptr<Window>> assemble(const ShmOptions& options, Segment own, UniqueFd bell,
-                                         std::vector<Share> shares) {
+Result<std::unique_ptr<Window>> assemble(const ShmOptions& options, Bells kept, Segment own,
+                                         UniqueFd bell, std::vector<Share> shares) {
   Parts parts{std::move(own), {}, {}, {}};
   for (int rank = 0; rank < options.size; ++rank) {
     if (rank == options.rank) {
@@ -134,16 +138,14 @@ Result<std::unique_ptr<Window>> assemble(const ShmOptions& options, Segment own,
     }
     parts.segments.push_back(mapping->begin());
     parts.peers.push_back(std::move(*mapping));
+    if (kept == Bells::kOwn) share.bell.reset();
     parts.bells.push_back(std::move(share.bell));
     share.memory.reset();  // the mapping keeps it
   }
   return ShmWindow::create(options.rank, options.bytes, std::move(parts));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Window>> meet_shm(const ShmOptions& given) {
-  constexpr std::size_t kPage = 4096;
+Result<std::unique_ptr<Window>> meet(const ShmOptions& given, Bells kept) {
   ShmOptions options = given;
   options.bytes = (given.bytes + kPage - 1) / kPage * kPage;
   options.limit = std::min<Nanos>(given.limit, 24h);  // kNever cannot be added to a time
@@ -162,9 +164,24 @@ Result<std::unique_ptr<Window>> meet_shm(const ShmOptions& given) {
   Result<std::vector<Share>> shares = (*meeting)->exchange(share_of(own, bell));
   if (!shares) return shares.status();
   Result<std::unique_ptr<Window>> window =
-      assemble(options, std::move(*own), std::move(*bell), std::move(*shares));
+      assemble(options, kept, std::move(*own), std::move(*bell), std::move(*shares));
   KOLO_RETURN_IF_ERROR((*meeting)->agree(window.status()));
   return window;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Window>> meet_shm(const ShmOptions& options) {
+  return meet(options, Bells::kAll);
+}
+
+// Nobody rings, so nobody holds another one's bell.
+Result<std::unique_ptr<Witness>> meet_to_watch(const ShmOptions& given) {
+  ShmOptions options = given;
+  options.bytes = Window::kHeaderBytes + kPage;
+  Result<std::unique_ptr<Window>> window = meet(options, Bells::kOwn);
+  if (!window) return window.status();
+  return std::unique_ptr<Witness>(*std::move(window));
 }
 
 }  // namespace kolo::internal

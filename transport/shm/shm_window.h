@@ -45,4 +45,8 @@ struct ShmOptions {
 // alone. So the caller lets ranks tell each other over their control links.
 Result<std::unique_ptr<Window>> meet_shm(const ShmOptions& options);
 
+// The same meeting for ranks that share no data (options.bytes does not matter): each shows the
+// others a segment with no more in it than what tells of its death.
+Result<std::unique_ptr<Witness>> meet_to_watch(const ShmOptions& options);
+
 }  // namespace kolo::internal

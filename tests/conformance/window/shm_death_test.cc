@@ -11,17 +11,16 @@ constexpr Nanos kBound = 2s;  // on the busiest of machines; typical are microse
 enum class Waits { kSpinning, kAsleep };
 
 // Waits for a death as core does; stores when it was seen and of whom (stage 100 + rank).
-bool await_death(Window& window, Waits how, Board::Entry& entry) {
+bool await_death(Witness& witness, Waits how, Board::Entry& entry) {
   Result<Poller> poller = Poller::create();
-  if (!poller || !poller->add(window.bell())) return false;
+  if (!poller || !poller->add(witness.bell())) return false;
   while (poller->poll()) {
   }
   entry.stage.store(1);
   const Nanos end = now_of_all() + 20s;
   int lost = -1;
   unsigned looks = 0;
-  if (how == Waits::kAsleep) window.set_asleep(true);
-  while ((lost = window.lost()) < 0 && now_of_all() < end) {
+  while ((lost = witness.lost()) < 0 && now_of_all() < end) {
     if (how == Waits::kAsleep) {
       (void)poller->wait(10s);
     } else if (++looks % 1000 == 0) {
@@ -37,10 +36,18 @@ struct Scene {
   int size = 2;
   int victim = 0;
   Waits how = Waits::kSpinning;
+  bool only_watch = false;  // they share no data
   std::size_t fat_bytes = 0;
   std::function<bool()> before_meeting = [] { return true; };  // in every rank
   std::function<bool()> victim_does = [] { return true; };     // before it is killed
 };
+
+Result<std::unique_ptr<Witness>> meet(const ShmOptions& options, bool only_watch) {
+  if (only_watch) return meet_to_watch(options);
+  MetWindow window = meet_shm(options);
+  if (!window) return window.status();
+  return std::unique_ptr<Witness>(*std::move(window));
+}
 
 // Kills one rank; all others must see it. Returns the time to the last of them.
 Nanos kill_one(const Scene& scene) {
@@ -50,10 +57,10 @@ Nanos kill_one(const Scene& scene) {
   for (int rank = 0; rank < scene.size; ++rank) {
     children.emplace_back([&, rank] {
       if (!scene.before_meeting()) return false;
-      MetWindow window = meet_shm(shm_options(rank, scene.size, place));
-      EXPECT_TRUE(window.is_ok()) << window.status().to_string();
-      if (!window) return false;
-      if (rank != scene.victim) return await_death(**window, scene.how, board[rank]);
+      const auto witness = meet(shm_options(rank, scene.size, place), scene.only_watch);
+      EXPECT_TRUE(witness.is_ok()) << witness.status().to_string();
+      if (!witness) return false;
+      if (rank != scene.victim) return await_death(**witness, scene.how, board[rank]);
       if (scene.fat_bytes > 0 &&
           ::mmap(nullptr, scene.fat_bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) == MAP_FAILED) {
@@ -115,6 +122,44 @@ TEST(ShmDeath, EverybodySeesIt) {
 // More ranks than one thread can watch: who sees it tells the others.
 TEST(ShmDeath, EverybodyOfManySeesIt) {
   kill_one({.size = 140, .victim = 139, .how = Waits::kAsleep});
+}
+
+TEST(ShmDeath, WhoOnlyWatchesSeesItToo) {
+  report("spinner that only watches", {.only_watch = true});
+  report("sleeper that only watches", {.victim = 1, .how = Waits::kAsleep, .only_watch = true});
+  for (int victim = 0; victim < 3; ++victim) {
+    kill_one({.size = 3, .victim = victim, .how = Waits::kAsleep, .only_watch = true});
+  }
+}
+
+// It shows pages, and holds no more descriptors than the two of its own, however many ranks watch.
+TEST(ShmDeath, WatchingTakesLittle) {
+  const std::string place = fresh_place();
+  std::vector<Child> children;
+  for (int rank = 0; rank < 6; ++rank) {
+    children.emplace_back([&, rank] {
+      const int before = count_entries("/proc/self/fd");
+      const auto witness = meet_to_watch(shm_options(rank, 6, place, std::size_t{1} << 40));
+      return witness.is_ok() && count_entries("/proc/self/fd") == before + 2;
+    });
+  }
+  for (Child& child : children) EXPECT_EQ(child.wait(), 0);
+}
+
+// Who is killed while the others are on their way costs them the witness, and nothing else.
+TEST(ShmDeath, WhoDoesNotComeToWatchIsNotWaitedForLong) {
+  const std::string place = fresh_place();
+  std::vector<Child> children;
+  for (int rank = 0; rank < 2; ++rank) {
+    children.emplace_back([&, rank] {
+      ShmOptions options = shm_options(rank, 3, place);
+      options.quiet = 300ms;
+      const Nanos began = now_of_all();
+      const auto witness = meet_to_watch(options);
+      return witness.status().code() == StatusCode::kTimedOut && now_of_all() - began < kBound;
+    });
+  }
+  for (Child& child : children) EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(ShmDeath, WithoutFutexWaitvItTakesMilliseconds) {

@@ -137,6 +137,18 @@ TEST(Situation, S58WithoutMemoryThatIsDemandedEveryRankSaysSo) {
   }
 }
 
+// Then ranks hear of deaths by their sockets alone.
+TEST(Situation, S58SocketsNeedNoMemoryOfOthers) {
+  for (const std::string denial : {"memfd_create", "mmap-peer"}) {
+    for (const char* rank : {"", "1"}) {
+      SCOPED_TRACE(denial + " fails on rank " + rank);
+      const Outcome outcome = launch_over("tcp", "tcp", 2, "S58", denied(denial, rank));
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+      EXPECT_EQ(outcome.err, "");
+    }
+  }
+}
+
 // What is left is enough to share memory, but kolo_alloc has none to give.
 TEST(Situation, S58AnAllocationFailsAloneAndTheJobGoesOn) {
   const Outcome outcome = launch_over("shm", "shm", 2, "S58", denied("fallocate-alloc", "1"));

@@ -218,15 +218,5 @@ TEST_P(GoneFromAHost, TheLogDoesNotWaitForTheRank) {
 
 INSTANTIATE_TEST_SUITE_P(LostOrLeft, GoneFromAHost, ::testing::Bool());
 
-TEST(LossOnAHost, ShowsWhatAContextHasComeToHarmBy) {
-  SlotBoards boards(16, 3);
-  EXPECT_EQ(boards.of(0).harm_of(1), SlotBoard::kWhole);
-  boards.of(1).show_harm(0);
-  boards.of(1).show_harm(7);
-  EXPECT_EQ(boards.of(2).harm_of(1), 0) << "the first word stays";
-  boards.of(2).show_harm(SlotBoard::kEnded);
-  EXPECT_EQ(boards.of(0).harm_of(2), SlotBoard::kEnded);
-}
-
 }  // namespace
 }  // namespace kolo::internal
