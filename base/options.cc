@@ -78,9 +78,15 @@ constexpr std::array kTable = {
     integer_row("streams", "2", 1, 16, "TCP connections for data to each peer."),
     flag_row("checksum", "0",
              "Check all data over TCP by CRC32C; damage ends the connection as a lost peer."),
-    choice_row(
-        "cuda", "auto", "auto|off",
-        "Whether device memory is known: auto as soon as CUDA is in the process; off never."),
+    choice_row("cuda", "auto", "auto|staged|off",
+               "Tensors in device memory: auto reduces them by NCCL where it can; staged over the "
+               "roads of the CPUs; off knows no device memory."),
+    choice_row("mixed_memory", "staged", "staged|mismatch",
+               "A tensor that is on a device of some ranks and in host memory of others: staged "
+               "through host memory, or a mismatch on all."),
+    flag_row("deterministic", "0",
+             "Tensors in device memory get the bits of tensors in host memory: staged, without "
+             "NCCL, whose order of additions is its own."),
     text_row("cudart_path",
              "The CUDA runtime library (libcudart.so.12 or .13) to load; empty: the program's own, "
              "else the system's, else that of CUDA_HOME."),
@@ -245,6 +251,11 @@ std::string Config::cuda_home() {
     if (const char* value = variable(name); value != nullptr && *value != '\0') return value;
   }
   return "/usr/local/cuda";
+}
+
+std::string Config::foreign(const char* name) {
+  const char* const value = variable(name);
+  return value == nullptr ? "" : value;
 }
 
 std::span<const OptionRow> Config::table() { return kTable; }

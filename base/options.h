@@ -40,6 +40,8 @@ class Config {
   Status set(std::string_view key, std::string_view value);
 
   // Where CUDA is installed, by its own variables (CUDA_HOME, CUDA_PATH) or its habit.
+  // An environment variable of another system that kolo heeds, as NCCL_HOSTID; empty: not set.
+  [[nodiscard]] static std::string foreign(const char* name);
   [[nodiscard]] static std::string cuda_home();
 
   [[nodiscard]] bool is_set(std::string_view key) const;  // by set() or the environment

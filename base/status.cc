@@ -17,6 +17,8 @@ const char* status_code_name(StatusCode code) {
     case StatusCode::kInternal: return "internal error";
     case StatusCode::kUnsupported: return "unsupported";
     case StatusCode::kInProgress: return "in progress";
+    case StatusCode::kCudaError: return "CUDA error";
+    case StatusCode::kNcclError: return "NCCL error";
   }
   return "unknown status";
 }

@@ -27,7 +27,10 @@ enum class StatusCode : std::int32_t {
   kInternal = 10,
   kUnsupported = 11,
   kInProgress = 12,  // a wait's own limit passed; the request is still alive
+  kCudaError = 13,
+  kNcclError = 14,
 };
+inline constexpr StatusCode kLastStatusCode = StatusCode::kNcclError;
 
 // A short lower-case name, e.g. "peer lost". Never null; "unknown status" for other numbers.
 const char* status_code_name(StatusCode code);

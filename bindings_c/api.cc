@@ -297,6 +297,21 @@ kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory) {
   });
 }
 
+kolo_status kolo_alloc_device(kolo_context* context, int32_t device, size_t bytes, void** memory) {
+  if (memory != nullptr) *memory = nullptr;
+  return with_context(context, "kolo_alloc_device", [&](Context& inner) {
+    if (memory == nullptr) return invalid_argument("kolo_alloc_device: memory is null");
+    if (device < 0) {
+      return invalid_argument("kolo_alloc_device: device is " + std::to_string(device) +
+                              "; give the number of a CUDA device, or use kolo_alloc");
+    }
+    const auto allocated = inner.allocate_on(device, bytes);
+    if (!allocated) return allocated.status();
+    *memory = *allocated;
+    return Status::ok();
+  });
+}
+
 kolo_status kolo_free(kolo_context* context, void* memory) {
   return with_context(context, "kolo_free", [&](Context& inner) {
     return memory == nullptr ? Status::ok() : inner.free(memory);
@@ -344,6 +359,16 @@ kolo_status kolo_wait(kolo_context* context, kolo_request* request, int64_t time
     Status status = inner.wait(id_of(*request), *limit, is_done);
     forget_if_done(*request, is_done);
     return status;
+  });
+}
+
+kolo_status kolo_stream_wait(kolo_context* context, kolo_request request, void* stream,
+                             int64_t timeout_ms) {
+  return with_context(context, "kolo_stream_wait", [&](Context& inner) {
+    const auto limit = limit_of(timeout_ms);
+    if (!limit) return limit.status();
+    if (request == KOLO_REQUEST_NULL) return Status::ok();
+    return inner.stream_wait(id_of(request), stream, *limit);
   });
 }
 

@@ -16,8 +16,9 @@ namespace {
 // The options into the submission; the name first, so that a refusal can tell the others.
 Status take_options(Context& context, const kolo_options* options, Submission& submission) {
   if (options == nullptr) return Status::ok();
-  KOLO_RETURN_IF_ERROR(check_struct_size(*options));
-  Status status = apply_options(*options, submission);
+  const Result<kolo_options> known = known_options(*options);
+  if (!known) return known.status();
+  Status status = apply_options(*known, submission);
   return status ? status : context.refuse(submission, std::move(status));
 }
 
@@ -122,8 +123,9 @@ kolo_status kolo_join(kolo_context* context, int32_t* last_rank, const kolo_opti
     if (request != nullptr) *request = KOLO_REQUEST_NULL;
     Submission submission;
     if (options != nullptr) {
-      KOLO_RETURN_IF_ERROR(check_struct_size(*options));
-      KOLO_RETURN_IF_ERROR(apply_options(*options, submission));
+      const Result<kolo_options> known = known_options(*options);
+      if (!known) return known.status();
+      KOLO_RETURN_IF_ERROR(apply_options(*known, submission));
       if (options->persistent != 0) {
         return invalid_argument("kolo_join: it cannot be persistent; leave the option at 0");
       }

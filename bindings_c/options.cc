@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
 namespace kolo::internal {
 namespace {
 
+constexpr std::size_t kFirstOptions = offsetof(kolo_options, device);  // as 0.1's header began
 constexpr std::size_t kLargestOptions = 4096;  // bounds how far a future, longer struct is read
 
 Status apply_shape(const kolo_options& options, Submission& submission) {
@@ -28,8 +31,13 @@ Status apply_shape(const kolo_options& options, Submission& submission) {
 
 }  // namespace
 
-Status check_struct_size(const kolo_options& options) {
+Result<kolo_options> known_options(const kolo_options& options) {
   const std::size_t size = options.struct_size;
+  if (size == kFirstOptions) {
+    kolo_options known = KOLO_OPTIONS_INIT;
+    std::memcpy(&known, &options, size);
+    return known;
+  }
   if (size < sizeof(kolo_options) || size > kLargestOptions) {
     return invalid_argument("kolo_options.struct_size is " + std::to_string(size) + ", not " +
                             std::to_string(sizeof(kolo_options)) +
@@ -37,11 +45,11 @@ Status check_struct_size(const kolo_options& options) {
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(&options);
   if (std::any_of(bytes + sizeof(kolo_options), bytes + size, [](auto b) { return b != 0; })) {
-    return {StatusCode::kUnsupported,
-            "kolo_options sets a field that this library does not know; it is older than the "
-            "header: update libkolo"};
+    return Status(StatusCode::kUnsupported,
+                  "kolo_options sets a field that this library does not know; it is older than the "
+                  "header: update libkolo");
   }
-  return Status::ok();
+  return options;
 }
 
 Status apply_options(const kolo_options& options, Submission& submission) {
@@ -53,6 +61,8 @@ Status apply_options(const kolo_options& options, Submission& submission) {
         "kolo_options.prescale or postscale is 0; 1 means none, and "
         "KOLO_OPTIONS_INIT sets it");
   }
+  submission.device = options.device;
+  submission.stream = options.stream;
   submission.prescale = options.prescale;
   submission.postscale = options.postscale;
   if (options.timeout_ms < 0 || options.timeout_ms > kMostMilliseconds) {

@@ -11,8 +11,9 @@ namespace kolo::internal {
 
 inline constexpr std::int64_t kMostMilliseconds = std::int64_t{1} << 42;  // fits Nanos by far
 
-// Whether `options` can be read at all.
-Status check_struct_size(const kolo_options& options);
+// The options, also as an older header has them; INVALID_ARGUMENT, UNSUPPORTED: they cannot be
+// read.
+Result<kolo_options> known_options(const kolo_options& options);
 // Checks `options` and copies it into `submission`, the name first; INVALID_ARGUMENT names
 // the field and the cure.
 Status apply_options(const kolo_options& options, Submission& submission);

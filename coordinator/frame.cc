@@ -271,7 +271,7 @@ Result<Item> get(const wire::Item& from) {
     case wire::Item::kFailure: {
       const wire::Failure& wire_failure = from.failure();
       const auto code = static_cast<StatusCode>(wire_failure.code());
-      if (code <= StatusCode::kOk || code > StatusCode::kInProgress) {
+      if (code <= StatusCode::kOk || code > kLastStatusCode) {
         return malformed("a failure that is none");
       }
       Failure failure{{wire_failure.key().process_set(), wire_failure.key().name()},

@@ -18,11 +18,13 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
       local_size_(count_local(road_)),
       trace_(std::move(trace)),
       allocations_(road_.memory.arena.get()),
+      gpus_(config_, [this] { driver_.notice_queue(); }),
       completions_(units_, clock_, *logger_),
       sets_(hosts_of(road_.fabric.table), road_.rank),
       map_(hosts_of(road_.fabric.table)),
       channels_(channels_of(road_.fabric)),
       set_roads_(road_, channels_, executor_options(config_, road_).algorithm),
+      lane_(lane_options(config_, road_), gpus_, clock_, *logger_),
       executor_(executor_options(config_, road_),
                 streams_of(config_, road_, channels_, sets_.world().order, map_), completions_,
                 clock_),
@@ -48,6 +50,7 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
   completions_.set_trace(trace_.get());
   completions_.set_callback_wake([this] { road_.poller->wake(); });
   executor_.set_trace(trace_.get());
+  executor_.set_lane(lane_);
   engine_.set_trace(trace_.get());
   driver_.start();
 }
@@ -73,6 +76,7 @@ Status JobContext::shutdown() {
                          aborted("kolo_shutdown was called on this rank, and the operation did "
                                  "not end within shutdown_timeout_ms"));
   driver_.stop();
+  gpus_.stop([this] { lane_.release(); });
   KOLO_RETURN_IF_ERROR(engine_.broken());
   const Status health = world_status();
   return health.code() == StatusCode::kPeerLost ? health : Status::ok();
@@ -98,6 +102,12 @@ Status JobContext::health() const {
 Status JobContext::world_status() const {
   const ProcessSet& world = sets_.world();
   return world.left.load(std::memory_order_acquire) ? world.left_status : Status::ok();
+}
+
+Status JobContext::free(void* memory) {
+  const Result<bool> freed = gpus_.free(memory);
+  if (!freed) return freed.status();
+  return *freed ? Status::ok() : allocations_.free(memory);
 }
 
 // ---- Observing --------------------------------------------------------------------------------

@@ -46,18 +46,23 @@ class Context {
   // JSON object: ranks, hosts, road, options in force.
   [[nodiscard]] virtual std::string info_json() const = 0;
 
+  // Memory of a CUDA device for tensors; UNSUPPORTED, RESOURCE. free() takes it back.
+  virtual Result<void*> allocate_on(std::int32_t device, std::size_t bytes) = 0;
   // Memory for tensors, shared with the ranks of this host where that is possible.
   // RESOURCE; INVALID_ARGUMENT for what was not allocated here, or was freed.
   virtual Result<void*> allocate(std::size_t bytes) = 0;
   virtual Status free(void* memory) = 0;
 
+  // What submit, run and prepare are given says afterwards where its buffers lie.
+
   // Submits and returns at once. Errors here concern the call itself (INVALID_ARGUMENT,
   // DUPLICATE_NAME, RESOURCE, or the context's own broken state); no request exists then.
   // Inside a group of this thread: joins the group; the id names the member.
-  virtual Result<RequestId> submit(const Submission& submission) = 0;
-  // Submits and waits; the operation's status. Inside a group of this thread: joins the group and
-  // returns OK.
-  virtual Status run(const Submission& submission) = 0;
+  virtual Result<RequestId> submit(Submission& submission) = 0;
+  // Submits and waits; the operation's status. With buffers on a device and a stream, it waits only
+  // until the operation is launched, and makes the stream wait for it. Inside a group of this
+  // thread: joins the group and returns OK.
+  virtual Status run(Submission& submission) = 0;
   // For a call that was refused before it came here: tells the other ranks, or spoils this
   // thread's group. Returns `why`.
   virtual Status refuse(const Submission& submission, Status why) = 0;
@@ -81,7 +86,7 @@ class Context {
   // A persistent request: checked and named, not started. start() submits many under one lock;
   // on error none is started. Until it is complete again it must not be started again
   // (DUPLICATE_NAME).
-  virtual Result<RequestId> prepare(const Submission& submission) = 0;
+  virtual Result<RequestId> prepare(Submission& submission) = 0;
   virtual Status start(std::span<const RequestId> requests) = 0;
 
   // Waits up to `limit` (kNever: until done). Complete: its status, and `done` is true; the
@@ -89,6 +94,10 @@ class Context {
   // kInProgress if the limit passed. From a callback: WOULD_DEADLOCK unless already complete.
   // Unknown id: INVALID_ARGUMENT.
   virtual Status wait(RequestId request, Nanos limit, bool& done) = 0;
+  // Waits until all of the request's work on devices is launched, and makes `stream`, a
+  // cudaStream_t, wait for that; the request stays. The operation's error, if it has ended with
+  // one; kInProgress if the limit passed; INVALID_ARGUMENT, WOULD_DEADLOCK.
+  virtual Status stream_wait(RequestId request, void* stream, Nanos limit) = 0;
   // One bounded attempt to make progress; then as wait with no time.
   virtual Status test(RequestId request, bool& done) = 0;
   // All of them within one limit; the first error in order of `requests`. Those complete are

@@ -1,6 +1,7 @@
 #include "core/context_parts.h"
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 namespace kolo::internal {
@@ -21,6 +22,27 @@ SequencerOptions sequencer_options(const Config& config) {
   options.stall_warning = milliseconds_or_never(config.integer("stall_warning_ms"));
   options.stall_abort = milliseconds_or_never(config.integer("stall_abort_ms"));
   options.inline_allreduce = config.text("algorithm") != "ring";
+  options.mixed_memory = config.text("mixed_memory") == "staged";
+  return options;
+}
+
+// What NCCL takes for one host: kolo's own, unless it was told another one.
+std::uint64_t host_for_nccl(const Road& road) {
+  const std::string named = Config::foreign("NCCL_HOSTID");
+  if (!named.empty()) return std::hash<std::string>()(named);
+  const auto rank = static_cast<std::size_t>(road.rank);
+  return static_cast<std::uint64_t>(road.fabric.table.peers[rank].host_index);
+}
+
+DeviceLane::Options lane_options(const Config& config, const Road& road) {
+  DeviceLane::Options options;
+  options.staged_only = config.flag("deterministic");
+  options.whole = config.text("algorithm") == "ring";
+  options.rank.by_nccl = config.text("cuda") == "auto";
+  options.rank.host = host_for_nccl(road);
+  options.rank.may_share = Config::foreign("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
+  const auto start_timeout = std::chrono::milliseconds(config.integer("start_timeout_ms"));
+  options.limits = {start_timeout, start_timeout, 500ms};
   return options;
 }
 

@@ -14,6 +14,7 @@ namespace kolo::internal {
 
 SequencerOptions sequencer_options(const Config& config);
 Executor::Options executor_options(const Config& config, const Road& road);
+DeviceLane::Options lane_options(const Config& config, const Road& road);
 WaitPolicy wait_policy(const Config& config, int local_size);
 
 // By rank.

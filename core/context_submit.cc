@@ -1,4 +1,5 @@
 // JobContext: submitting, groups and persistent requests.
+#include <algorithm>
 #include <utility>
 
 #include "core/few_requests.h"
@@ -6,6 +7,42 @@
 #include "core/validate.h"
 
 namespace kolo::internal {
+
+// Where the buffers lie.
+Status JobContext::place(Submission& submission) {
+  if (submission.kind == OpKind::kBarrier || makes_or_ends_set(submission.kind) ||
+      gpus_.is_on_host(submission.device)) {
+    submission.device = kHostMemory;
+    return Status::ok();
+  }
+  const bool reads = submission.kind != OpKind::kBroadcast || submission.root == rank();
+  const Result<std::int32_t> place =
+      gpus_.place_of(submission.device, reads ? submission.input : nullptr, submission.output);
+  submission.device = place ? *place : kHostMemory;
+  if (!place) return refuse(submission, place.status());
+  if (submission.device == kHostMemory || !submission.allocate) return Status::ok();
+  return refuse(submission,
+                {StatusCode::kUnsupported,
+                 "allocate with a tensor in device memory: gather the counts first, and give an "
+                 "output and recv_counts"});
+}
+
+// Behind what is queued now on the stream.
+Status JobContext::mark(Submission& submission) {
+  if (submission.device == kHostMemory) return Status::ok();
+  Result<cuda::EventRef> ready = gpus_.mark(submission.device, submission.stream);
+  if (!ready) return refuse(submission, ready.status());
+  submission.ready = *std::move(ready);
+  return Status::ok();
+}
+
+void JobContext::expect_launches(RequestState& request) {
+  const auto on_devices =
+      std::count_if(request.buffers.begin(), request.buffers.end(),
+                    [](const TensorBuffers& buffers) { return buffers.device != kHostMemory; });
+  request.launched.clear();
+  request.unlaunched.store(static_cast<std::size_t>(on_devices), std::memory_order_relaxed);
+}
 
 Result<ProcessSet*> JobContext::check(const Submission& submission) {
   if (makes_or_ends_set(submission.kind)) return check_set_call(submission);
@@ -96,9 +133,11 @@ Status JobContext::negotiate(const RequestPtr& request, const Submission& submis
   return Status::ok();
 }
 
-Result<RequestId> JobContext::submit(const Submission& submission) {
+Result<RequestId> JobContext::submit(Submission& submission) {
+  KOLO_RETURN_IF_ERROR(place(submission));
   const Result<ProcessSet*> set = check(submission);
   if (!set) return set.status();
+  KOLO_RETURN_IF_ERROR(mark(submission));
   if (submissions_.in_group()) {
     const Result<RequestPtr> group = add_to_group(submission, **set);
     if (!group) return group.status();
@@ -107,6 +146,7 @@ Result<RequestId> JobContext::submit(const Submission& submission) {
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
   const RequestPtr request = submissions_.request_of(submission, **set);
+  if (submission.device != kHostMemory) expect_launches(*request);
   requests_.give_handle(request);
   Status status;
   const Result<UnitTable::Way> way = publish(request, submission);
@@ -122,13 +162,15 @@ Result<RequestId> JobContext::submit(const Submission& submission) {
   return status;
 }
 
-Status JobContext::run(const Submission& submission) {
+Status JobContext::run(Submission& submission) {
   if (submission.allocate) {
     return refuse(submission, invalid_argument("allocate needs a request, which keeps the output; "
                                                "pass one"));
   }
+  KOLO_RETURN_IF_ERROR(place(submission));
   const Result<ProcessSet*> set = check(submission);
   if (!set) return set.status();
+  KOLO_RETURN_IF_ERROR(mark(submission));
   if (submissions_.in_group()) return add_to_group(submission, **set).status();
   if (driver_.on_background()) {
     return {StatusCode::kWouldDeadlock,
@@ -136,11 +178,15 @@ Status JobContext::run(const Submission& submission) {
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
   const RequestPtr request = submissions_.request_of(submission, **set);
+  if (submission.device != kHostMemory) expect_launches(*request);
   const Result<UnitTable::Way> way = publish(request, submission);
   if (!way) return way.status();
   if (*way == UnitTable::Way::kInline && driver_.await_inline(request)) return request->status;
   if (*way == UnitTable::Way::kQueue) {
     KOLO_RETURN_IF_ERROR(negotiate(request, submission, false));
+  }
+  if (submission.device != kHostMemory && submission.stream != nullptr) {
+    return await_launch(request, submission.stream, kNever);
   }
   driver_.drive_until([&] { return request->done(); }, kNever);
   return request->status;
@@ -158,6 +204,7 @@ Result<RequestId> JobContext::group_end() {
     return group.status();
   }
   const RequestPtr& request = *group;
+  expect_launches(*request);
   requests_.give_handle(request);
   Status status = queue_.closed();
   if (status) {
@@ -185,7 +232,7 @@ Status JobContext::group_run() {
 
 // ---- Persistent requests ----------------------------------------------------------------------
 
-Result<RequestId> JobContext::prepare(const Submission& submission) {
+Result<RequestId> JobContext::prepare(Submission& submission) {
   if (submissions_.in_group()) {
     return refuse(submission, invalid_argument("a persistent operation cannot join a group. End "
                                                "the group first"));
@@ -194,6 +241,7 @@ Result<RequestId> JobContext::prepare(const Submission& submission) {
     return refuse(submission, invalid_argument(std::string(op_kind_name(submission.kind)) +
                                                ": persistent does not fit it, nor allocate"));
   }
+  KOLO_RETURN_IF_ERROR(place(submission));
   const Result<ProcessSet*> set = check(submission);
   if (!set) return set.status();
   if (submission.name.empty()) {
@@ -205,6 +253,17 @@ Result<RequestId> JobContext::prepare(const Submission& submission) {
   request->persistent = true;
   requests_.give_handle(request);
   return request->id;
+}
+
+// A persistent request's tensor.
+Status JobContext::mark_again(RequestState& request) {
+  TensorBuffers& buffers = request.buffers.front();
+  if (buffers.device == kHostMemory) return Status::ok();
+  Result<cuda::EventRef> ready = gpus_.mark(buffers.device, buffers.stream);
+  if (!ready) return ready.status();
+  buffers.ready = *std::move(ready);
+  expect_launches(request);
+  return Status::ok();
 }
 
 Status JobContext::start(std::span<const RequestId> requests) {
@@ -225,6 +284,7 @@ Status JobContext::start(std::span<const RequestId> requests) {
     found.push_back(*std::move(request));
   }
   KOLO_RETURN_IF_ERROR(queue_.closed());
+  for (const RequestPtr& request : found) KOLO_RETURN_IF_ERROR(mark_again(*request));
   for (const RequestPtr& request : found) begin(request, request->unit->key.name);
   return found.empty() ? Status::ok() : enqueue({found.data(), found.size()}, true);
 }

@@ -21,6 +21,35 @@ Status JobContext::wait(RequestId id, Nanos limit, bool& done) {
   return status;
 }
 
+Status JobContext::stream_wait(RequestId id, void* stream, Nanos limit) {
+  Result<RequestPtr> request = find(id);
+  if (!request) return request.status();
+  const auto phase = (*request)->phase.load(std::memory_order_acquire);
+  if (phase == RequestState::Phase::kOpen) {
+    return {StatusCode::kWouldDeadlock,
+            "request " + std::to_string(id) +
+                " is a member of a group that is still open. Call kolo_group_end first"};
+  }
+  if (phase == RequestState::Phase::kIdle) return Status::ok();  // persistent, not started
+  return await_launch(*request, stream, limit);
+}
+
+Status JobContext::await_launch(const RequestPtr& request, void* stream, Nanos limit) {
+  const auto launched = [&] { return request->is_launched(); };
+  if (!launched()) {
+    if (driver_.on_background()) {
+      return {StatusCode::kWouldDeadlock,
+              "a stream's wait inside a callback for an operation that is not launched yet"};
+    }
+    const Nanos now = clock_.now();
+    if (!driver_.drive_until(launched, limit == kNever ? kNever : now + limit)) {
+      return {StatusCode::kInProgress, "the wait's limit has passed; the operation goes on"};
+    }
+  }
+  if (request->done()) return request->status;
+  return gpus_.await(stream, request->launched);
+}
+
 Status JobContext::test(RequestId id, bool& done) {
   done = false;
   Result<RequestPtr> request = find(id);

@@ -82,8 +82,17 @@ void Driver::break_with(const std::exception& error) {
   }
 }
 
+// Operations that were given up while a device used their memory still have to end.
+bool Driver::drain_devices() {
+  try {
+    return !parts_.executor.idle() && parts_.executor.advance().is_ok();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 bool Driver::run_bodies(Nanos now) {
-  if (crashed_) return false;
+  if (crashed_) return drain_devices();
   try {
     moving_ = advance_bodies(now);
     return moving_;
@@ -290,6 +299,7 @@ void Driver::drive_farewell(Nanos deadline, const Status& late) {
   enter();
   drive([this] { return farewell_done(); }, deadline);
   parts_.executor.end_all(late);
+  drive([this] { return parts_.executor.idle(); }, kNever);
   leave();
 }
 

@@ -71,6 +71,7 @@ class Driver {
   bool advance_bodies(Nanos now);
   bool run_bodies(Nanos now);
   void break_with(const std::exception& error);
+  bool drain_devices();
   bool answer_farewells();
   [[nodiscard]] bool farewell_done() const;
   void enter();

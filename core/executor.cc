@@ -126,8 +126,20 @@ void Executor::start(Stream& stream) {
   }
   Collectives& collectives = set.collectives == nullptr ? *stream.collectives : *set.collectives;
   const std::uint32_t sequence = (stream.ordered.process_set << 20) + number;
-  stream.running = &stream.starter.start(collectives, sequence, stream.ordered);
+  if (lane_ != nullptr && DeviceLane::is_for(stream.ordered)) {
+    stream.running = lane_->begin(stream.stop, collectives, sequence, stream.ordered);
+    if (stream.running == nullptr) return;
+  } else {
+    stream.running = &stream.starter.start(collectives, sequence, stream.ordered);
+  }
   ++running_;
+}
+
+// What prepared an operation on devices is over, and the operation itself comes, or has left.
+Progress Executor::go_on(Stream& stream) {
+  stream.running = lane_->go_on(*stream.stop, stream.ordered);
+  if (stream.running == nullptr) --running_;
+  return Progress::kMoved;
 }
 
 // The operation, then the count of what its outputs hold, if somebody wants to know.
@@ -135,6 +147,7 @@ Result<Progress> Executor::advance(Stream& stream) {
   if (!stream.counting) {
     const Result<Progress> progress = stream.running->advance();
     if (!progress || *progress != Progress::kDone) return progress;
+    if (DeviceLane::is_preparing(stream.stop)) return go_on(stream);
     for (const auto& tensor : stream.ordered.tensors) {
       stream.counter.add(*tensor.request, tensor.index);
     }
@@ -150,6 +163,10 @@ Result<bool> Executor::advance() {
   start_waiting();
   for (Stream& stream : streams_) {
     if (stream.running == nullptr || stream.stuck) continue;
+    if (stream.ending) {
+      if (!stream.running->is_busy()) finish(stream, Status(*stream.ending));
+      continue;
+    }
     const Result<Progress> progress = advance(stream);
     if (!progress && is_of_channel(progress.status())) {
       stream.stuck = progress.status();
@@ -159,26 +176,57 @@ Result<bool> Executor::advance() {
     if (!progress) {
       const Status status = progress.status();
       sets_.at(stream.ordered.process_set).given_up = status;
-      finish(stream, status);
+      give_up(stream, status);
       return status;
     }
     moved = moved || *progress != Progress::kBlocked;
     if (*progress == Progress::kDone) finish(stream, Status::ok());
   }
-  return moved;
+  if (lane_ == nullptr) return moved;
+  const Result<bool> lane_moved = advance_lane();
+  if (!lane_moved) return lane_moved;
+  return moved || *lane_moved;
+}
+
+Result<bool> Executor::advance_lane() {
+  const bool moved = lane_->advance();
+  if (!moved) return false;
+  Status own_error;
+  for (DeviceLane::Ended& ended : lane_->take_ended()) {
+    if (ended.is_own_error && own_error.is_ok()) own_error = ended.status;
+    ResultCounter counter;  // of results in device memory it counts nothing
+    for (const auto& tensor : ended.ordered.tensors) {
+      if (ended.status.is_ok()) counter.add(*tensor.request, tensor.index);
+    }
+    end(ended.ordered, ended.status);
+  }
+  if (!own_error.is_ok()) return own_error;
+  return true;
+}
+
+// Its end comes when nothing uses the caller's memory any more.
+void Executor::give_up(Stream& stream, const Status& status) {
+  if (stream.running->is_busy()) {
+    stream.stuck.reset();
+    stream.ending = status;
+    return;
+  }
+  finish(stream, status);
 }
 
 void Executor::give_up_stuck(std::size_t stream) {
   Stream& given_up = streams_[stream];
   const Status status = *given_up.stuck;
   sets_.at(given_up.ordered.process_set).given_up = status;
-  finish(given_up, status);
+  give_up(given_up, status);
 }
 
 void Executor::finish(Stream& stream, const Status& status) {
+  if (lane_ != nullptr) lane_->forget(stream.stop);
   stream.running = nullptr;
   stream.counting = false;
   stream.stuck.reset();
+  stream.ending.reset();
   --running_;
   std::uint64_t bytes = 0;
   for (const Stream& each : streams_) bytes += each.collectives->bytes_copied();
@@ -206,7 +254,7 @@ bool Executor::serves(std::uint32_t process_set) const {
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     if (waiting_[i].process_set == process_set) return true;
   }
-  return false;
+  return lane_ != nullptr && lane_->serves(process_set);
 }
 
 void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status) {
@@ -214,10 +262,11 @@ void Executor::end_beyond(std::uint32_t process_set, std::uint64_t through, cons
     return ordered.process_set == process_set && ordered.run > through;
   };
   for (Stream& stream : streams_) {
-    if (stream.running == nullptr || !beyond(stream.ordered)) continue;
+    if (stream.running == nullptr || stream.ending || !beyond(stream.ordered)) continue;
     stream.running->cancel();
-    finish(stream, status);
+    give_up(stream, status);
   }
+  if (lane_ != nullptr) lane_->end_beyond(process_set, through, status);
   for (std::size_t left = waiting_.size(); left > 0; --left) {
     OrderedOperation ordered = std::exchange(waiting_.front(), {});
     waiting_.pop();
@@ -242,10 +291,11 @@ std::optional<Executor::Stuck> Executor::longest_stuck() const {
 void Executor::end_all(const Status& status) {
   over_ = status;
   for (Stream& stream : streams_) {
-    if (stream.running == nullptr) continue;
+    if (stream.running == nullptr || stream.ending) continue;
     stream.running->cancel();
-    finish(stream, status);
+    give_up(stream, status);
   }
+  if (lane_ != nullptr) lane_->end_all(status);
   while (!waiting_.empty()) {
     OrderedOperation ordered = std::exchange(waiting_.front(), {});
     waiting_.pop();

@@ -17,6 +17,7 @@
 
 #include "coordinator/member.h"
 #include "core/completions.h"
+#include "core/device_lane.h"
 #include "core/operation_starter.h"
 #include "core/recycled_queue.h"
 #include "core/request_state.h"
@@ -42,6 +43,8 @@ class Executor {
   void add_set(std::uint32_t process_set, Collectives& collectives, std::size_t stream);
 
   void set_trace(Trace* trace) { trace_ = trace; }
+  // The way of operations on devices; outlives this.
+  void set_lane(DeviceLane& lane) { lane_ = &lane; }
   // The bytes of a single small tensor that may travel with the word of its readiness: this rank's
   // contribution. Nothing for larger tensors, for groups, and where the ring was asked for: a
   // tensor must not change its order of additions once it is known.
@@ -74,7 +77,9 @@ class Executor {
 
   // Operations of the set are running, or wait for their stream.
   [[nodiscard]] bool serves(std::uint32_t process_set) const;
-  [[nodiscard]] bool idle() const { return running_ == 0 && waiting_.empty(); }
+  [[nodiscard]] bool idle() const {
+    return running_ == 0 && waiting_.empty() && (lane_ == nullptr || lane_->idle());
+  }
   // Into and out of shared memory, by operations that have ended. Any thread.
   [[nodiscard]] std::uint64_t bytes_copied() const {
     return bytes_copied_.load(std::memory_order_relaxed);
@@ -89,7 +94,9 @@ class Executor {
     bool counting = false;
     std::optional<Status> stuck;  // why it does not move any more
     Nanos stuck_since{0};
+    std::optional<Status> ending;  // it has been given up, and a device still uses its memory
     OrderedOperation ordered;
+    DeviceLane::StopPtr stop;  // for operations on devices
   };
 
   void gather(GatheredCollectives& gathered, RequestState& request,
@@ -105,13 +112,17 @@ class Executor {
   [[nodiscard]] Stream& stream_of(const OrderedOperation& ordered);
   void start(Stream& stream);
   Result<Progress> advance(Stream& stream);
+  Progress go_on(Stream& stream);
+  void give_up(Stream& stream, const Status& status);
   void finish(Stream& stream, const Status& status);
+  Result<bool> advance_lane();
   void end(OrderedOperation& ordered, const Status& status);
 
   Options options_;
   Completions& completions_;
   const Clock& clock_;
   Trace* trace_ = nullptr;
+  DeviceLane* lane_ = nullptr;
   std::deque<Stream> streams_;
   std::unordered_map<std::uint32_t, Set> sets_;
   std::vector<Collectives*> of_sets_;  // each once: ended sets leave theirs to new ones

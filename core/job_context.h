@@ -16,9 +16,11 @@
 #include "core/completions.h"
 #include "core/context.h"
 #include "core/context_road.h"
+#include "core/device_lane.h"
 #include "core/driver.h"
 #include "core/engine.h"
 #include "core/executor.h"
+#include "core/gpus.h"
 #include "core/process_sets.h"
 #include "core/set_roads.h"
 #include "core/submissions.h"
@@ -50,10 +52,13 @@ class JobContext final : public Context {
   std::string counters_json() const;
 
   Result<void*> allocate(std::size_t bytes) override { return allocations_.allocate(bytes); }
-  Status free(void* memory) override { return allocations_.free(memory); }
+  Result<void*> allocate_on(std::int32_t device, std::size_t bytes) override {
+    return gpus_.allocate(device, bytes);
+  }
+  Status free(void* memory) override;
 
-  Result<RequestId> submit(const Submission& submission) override;
-  Status run(const Submission& submission) override;
+  Result<RequestId> submit(Submission& submission) override;
+  Status run(Submission& submission) override;
   Status refuse(const Submission& submission, Status why) override;
   Status group_begin(std::string name) override { return submissions_.open_group(std::move(name)); }
   Result<RequestId> group_end() override;
@@ -61,10 +66,11 @@ class JobContext final : public Context {
   Result<RequestId> join(const Submission& submission) override;
   Status run_join(const Submission& submission) override;
   Result<std::vector<int>> ranks_of(std::int32_t process_set) const override;
-  Result<RequestId> prepare(const Submission& submission) override;
+  Result<RequestId> prepare(Submission& submission) override;
   Status start(std::span<const RequestId> requests) override;
   Status wait(RequestId request, Nanos limit, bool& done) override;
   Status test(RequestId request, bool& done) override;
+  Status stream_wait(RequestId request, void* stream, Nanos limit) override;
   Status wait_all(std::span<const RequestId> requests, Nanos limit, std::span<bool> done) override;
   Result<Output> output(RequestId request) override;
   Status release(RequestId request) override;
@@ -74,6 +80,11 @@ class JobContext final : public Context {
   [[nodiscard]] const PeerInfo& self() const {
     return road_.fabric.table.peers[static_cast<std::size_t>(road_.rank)];
   }
+  Status place(Submission& submission);
+  Status mark(Submission& submission);
+  Status mark_again(RequestState& request);
+  static void expect_launches(RequestState& request);
+  Status await_launch(const RequestPtr& request, void* stream, Nanos limit);
   Result<ProcessSet*> check(const Submission& submission);
   Result<ProcessSet*> check_set_call(const Submission& submission);
   Result<RequestPtr> add_to_group(const Submission& submission, ProcessSet& set);
@@ -93,6 +104,7 @@ class JobContext final : public Context {
   int local_size_ = 0;
   std::unique_ptr<Trace> trace_;
   Allocations allocations_;
+  Gpus gpus_;             // its events are held by requests
   RequestPool requests_;  // outlives all that shares them
   UnitTable units_;
   TensorQueue queue_;
@@ -101,6 +113,7 @@ class JobContext final : public Context {
   HostMap map_;
   std::vector<std::vector<Channel*>> channels_;
   SetRoads set_roads_;
+  DeviceLane lane_;
   Executor executor_;
   Engine engine_;
   Submissions submissions_;

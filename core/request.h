@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "ops/cuda/event_pool.h"
 
 namespace kolo::internal {
 
@@ -30,6 +31,7 @@ struct Submission {
   // makes the input is queued on, a cudaStream_t.
   std::int32_t device = -1;
   void* stream = nullptr;
+  cuda::EventRef ready;  // behind that work, once it is known
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;         // allreduce
   int root = 0;                         // broadcast

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "coordinator/unit.h"
 #include "core/request.h"
+#include "ops/cuda/event_pool.h"
 
 namespace kolo::internal {
 
@@ -26,6 +27,9 @@ struct ProcessSet;
 struct TensorBuffers {
   const void* input = nullptr;
   void* output = nullptr;
+  std::int32_t device = kHostMemory;  // where both lie
+  void* stream = nullptr;             // of a device: what the input's maker is queued on
+  cuda::EventRef ready;               // ... and the event behind that, of the call
   // Where the caller wants to know more of the result; null: nowhere.
   std::int32_t* participants = nullptr;
   std::int64_t* nonfinite = nullptr;
@@ -50,6 +54,10 @@ struct RequestState {
   std::size_t output_count = 0;            // ... its elements
   std::vector<std::size_t> output_counts;  // ... by rank that gave them
   std::vector<CompletionCallback> callbacks;
+  // Of tensors on devices: how many are not queued there yet; and events behind those that are,
+  // which is the launch thread's list until that number is 0.
+  std::atomic<std::size_t> unlaunched{0};
+  std::vector<cuda::EventRef> launched;
   Nanos timeout = kNever;
   Nanos deadline = kNever;
   bool persistent = false;
@@ -60,6 +68,9 @@ struct RequestState {
 
   // The caller's handle outlives the completion.
   [[nodiscard]] bool is_kept() const { return persistent || allocates; }
+  [[nodiscard]] bool is_launched() const {
+    return unlaunched.load(std::memory_order_acquire) == 0 || done();
+  }
   [[nodiscard]] bool done() const { return phase.load(std::memory_order_acquire) == Phase::kDone; }
 
  private:
@@ -160,6 +171,8 @@ class RequestPool {
     state.output_count = 0;
     state.output_counts.clear();
     state.callbacks.clear();
+    state.unlaunched.store(0, std::memory_order_relaxed);
+    state.launched.clear();
     state.timeout = kNever;
     state.deadline = kNever;
     state.persistent = false;

@@ -18,7 +18,8 @@ void ResultCounter::add(const RequestState& request, std::size_t index) {
     *buffers.participants = request.set->size() - request.absent;
   }
   if (buffers.nonfinite == nullptr) return;
-  *buffers.nonfinite = 0;
+  *buffers.nonfinite = buffers.device == kHostMemory ? 0 : -1;
+  if (buffers.device != kHostMemory) return;
   const TensorSpec& spec = request.unit->tensors[index];
   if (!is_floating(spec.dtype)) return;
   const std::size_t count = elements_of(request, index).output;

@@ -24,7 +24,9 @@ void give_neutral_buffers(RequestState& request) {
     if (reduces) fill_neutral(spec.dtype, spec.op, spec.prescale, input, elements.input);
     const bool in_place = spec.kind == OpKind::kAllreduce || spec.kind == OpKind::kBroadcast;
     std::byte* const output = in_place ? input : memory_of(request, elements.output, spec.dtype);
-    request.buffers.push_back({input, output});
+    TensorBuffers& buffers = request.buffers.emplace_back();
+    buffers.input = input;
+    buffers.output = output;
   }
 }
 

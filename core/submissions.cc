@@ -11,7 +11,15 @@ namespace kolo::internal {
 namespace {
 
 TensorBuffers buffers_of(const Submission& submission) {
-  return {submission.input, submission.output, submission.participants, submission.nonfinite};
+  TensorBuffers buffers;
+  buffers.input = submission.input;
+  buffers.output = submission.output;
+  buffers.device = submission.device;
+  buffers.stream = submission.stream;
+  buffers.ready = submission.ready;
+  buffers.participants = submission.participants;
+  buffers.nonfinite = submission.nonfinite;
+  return buffers;
 }
 
 std::vector<std::uint64_t> list_of(const std::size_t* counts, const ProcessSet& set) {

@@ -30,8 +30,11 @@ Result<Progress> ComposedOperation::advance() {
     running_ = nullptr;
   }
   const MxcsrGuard guard;
+  idle_ = false;
   step();
-  return done_ ? Progress::kDone : Progress::kMoved;
+  if (!failure_.is_ok()) return failure_;
+  if (done_) return Progress::kDone;
+  return idle_ ? Progress::kBlocked : Progress::kMoved;
 }
 
 void ComposedOperation::fail(Status status) {

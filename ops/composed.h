@@ -24,10 +24,11 @@ class ComposedOperation : public Operation {
   void fail(Status status);
 
   // This rank's own work, about 100 us of it at most. Calls run() with a collective, which is over
-  // before the next call of step(), or complete().
+  // before the next call of step(), or complete(); or idle(), if it waits for something else.
   virtual void step() = 0;
   void run(Operation& collective) { running_ = &collective; }
   void complete() { done_ = true; }
+  void idle() { idle_ = true; }
 
   [[nodiscard]] Collectives& collectives() const { return *collectives_; }
   [[nodiscard]] std::uint32_t sequence() const { return sequence_; }
@@ -38,6 +39,7 @@ class ComposedOperation : public Operation {
   std::uint32_t sequence_ = 0;
   Status failure_;
   bool done_ = true;
+  bool idle_ = false;  // what step() last said
 };
 
 }  // namespace kolo::internal

@@ -35,6 +35,9 @@ class Operation {
   // Gives up: drops the communicator's scope on its channels, which go on serving others; the
   // caller's memory is free afterwards. Harmless when nothing is in progress.
   virtual void cancel() = 0;
+
+  // After cancel() or an error: a device still uses the caller's memory, for a moment. Ask again.
+  [[nodiscard]] virtual bool is_busy() const { return false; }
 };
 
 // How contributions are combined, element by element.

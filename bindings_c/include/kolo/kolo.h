@@ -33,6 +33,7 @@
  *               number), and they get KOLO_MISMATCH for theirs. So call again only if they do too.
  *               Nothing at all happens for a null context, a wrong struct_size, a name that is not
  *               allowed, or a refused call of any other kind.
+ *   GPUs        A buffer may be memory of a CUDA device; see "GPUs" below.
  *   Callbacks   Run on kolo's own thread. They may submit work but not wait for it, and must not
  *               throw.
  *   fork()      A context does not survive into the child: its connections are closed there, and
@@ -85,7 +86,9 @@ typedef enum kolo_status KOLO_ENUM_BASE {
   KOLO_RESOURCE = 9,         /* out of memory, descriptors or the like */
   KOLO_INTERNAL = 10,        /* a defect of kolo; the context is unusable */
   KOLO_UNSUPPORTED = 11,     /* this build, version or machine cannot do it */
-  KOLO_IN_PROGRESS = 12      /* a wait's own time has passed; the request is alive */
+  KOLO_IN_PROGRESS = 12,     /* a wait's own time has passed; the request is alive */
+  KOLO_CUDA_ERROR = 13,      /* a call of the CUDA runtime failed; the text says which, and how */
+  KOLO_NCCL_ERROR = 14       /* a call of NCCL failed, or an operation of it; the text says which */
 } kolo_status;
 
 /* NCCL's numbers for NCCL's types, then kolo's own. */
@@ -158,7 +161,8 @@ typedef struct kolo_result {
   /* Ranks whose data it holds: those of the process set that had not joined. */
   int32_t participants;
   int32_t reserved;
-  /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64. */
+  /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64; -1: it is in
+   * device memory, where they are not counted. */
   int64_t nonfinite;
 } kolo_result;
 
@@ -191,10 +195,23 @@ typedef struct kolo_options {
   const size_t* send_counts;
   const size_t* recv_counts;
   kolo_result* result; /* written before the operation is complete, if it is KOLO_OK; NULL: none */
+  /* Where the buffers lie: the number of a CUDA device, KOLO_DEVICE_HOST, or KOLO_DEVICE_AUTO: CUDA
+   * is asked about the pointers. See GPUs below. */
+  int32_t device;
+  int32_t reserved; /* 0 */
+  /* Of buffers on a device: the cudaStream_t on which the work that makes the input is queued;
+   * NULL: the default stream. It is of that device, and not being captured. */
+  void* stream;
 } kolo_options;
 
-#define KOLO_OPTIONS_INIT \
-  { sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL }
+#define KOLO_DEVICE_AUTO (-1)
+#define KOLO_DEVICE_HOST (-2)
+
+#define KOLO_OPTIONS_INIT                                                                    \
+  {                                                                                          \
+    sizeof(kolo_options), NULL, NULL, 0, 0, 1.0, 1.0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, \
+        KOLO_DEVICE_AUTO, 0, NULL                                                            \
+  }
 
 /* ---- Library ------------------------------------------------------------------------------ */
 
@@ -404,6 +421,45 @@ KOLO_API kolo_status kolo_barrier(kolo_context* context, const kolo_options* opt
 KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
                                const kolo_options* options, kolo_request* request);
 
+/* ---- GPUs ---------------------------------------------------------------------------------
+ *
+ * Any collective takes buffers in the memory of a CUDA device: input and output on the same one. A
+ * process may use several devices, each rank its own numbers. kolo loads CUDA and NCCL when it
+ * first meets such a buffer; nothing of them is linked. The operation runs on a stream of kolo's
+ * own:
+ *   - Work that is queued on options.stream before the call is done before the input is read: the
+ *     call records an event there. With NULL that is the default stream of the current device.
+ *   - kolo_wait() and the like wait on the host for the result, as for any request.
+ *     kolo_stream_wait() makes a stream wait for it, and the host does not.
+ *   - A call with a NULL request and a stream returns as soon as the operation is launched, and
+ *     makes that stream wait for it, as NCCL's own calls do. With NULL for both it blocks until the
+ *     result is there.
+ * An operation is launched when all ranks have submitted it, so nothing sits on the device waiting
+ * for a late rank. Apart from the kind of a pointer, the event, and a stream's wait, which are
+ * asked of CUDA in the call, kolo's own thread does all of it: the caller's current device stays as
+ * it is.
+ *
+ * By NCCL where that can do it. Else through pinned host memory, over the roads of the CPUs:
+ * without NCCL, for two ranks on one GPU, when some ranks have the tensor in host memory or have
+ * joined, for data types and operators that NCCL has not, and with the option deterministic, which
+ * gives the bits of tensors in host memory; one line of the log says so. The order of additions by
+ * NCCL is its own. Products and extremes with a scale, and options.allocate, see there, are for the
+ * host. A scaled sum is scaled once, by prescale * postscale, before it is added up.
+ *
+ * Errors beside the usual ones: INVALID_ARGUMENT (buffers in different places, a stream of another
+ * device or under capture), UNSUPPORTED (options.device names a device, and there is no CUDA; or
+ * options.allocate), CUDA_ERROR and NCCL_ERROR, which end the context on all ranks. */
+
+/* Makes `stream`, a cudaStream_t, wait for the result of `request`: what is queued on it from now
+ * on comes after. The host waits, at most `timeout_ms`, only until the operation is launched; where
+ * it goes through host memory, that is until it is complete. The request stays as it was: it still
+ * has to be completed or given up. KOLO_REQUEST_NULL is KOLO_OK at once. Errors: the operation's
+ * own, if it has ended with one; KOLO_IN_PROGRESS when the time has passed; INVALID_ARGUMENT (no
+ * such request; the stream is being captured), WOULD_DEADLOCK (in a callback, for what is not
+ * launched; a member of an open group), NOT_INITIALIZED. */
+KOLO_API kolo_status kolo_stream_wait(kolo_context* context, kolo_request request, void* stream,
+                                      int64_t timeout_ms);
+
 /* ---- Memory ------------------------------------------------------------------------------- */
 
 /* Puts into *memory the address of `bytes` bytes (0 counts as 1) for tensors, aligned to a page at
@@ -413,8 +469,14 @@ KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
  * Errors: INVALID_ARGUMENT (null), RESOURCE, NOT_INITIALIZED; *memory is then NULL. */
 KOLO_API kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory);
 
-/* Gives memory of kolo_alloc() back; NULL is allowed. No operation may be using it.
- * Errors: INVALID_ARGUMENT (not kolo_alloc's, or freed before), NOT_INITIALIZED. */
+/* The same on a CUDA device: memory that NCCL has made, and can reach in the fastest way it knows.
+ * Errors: INVALID_ARGUMENT (null, no device of that number), UNSUPPORTED (no CUDA), RESOURCE,
+ * CUDA_ERROR, NOT_INITIALIZED; *memory is then NULL. */
+KOLO_API kolo_status kolo_alloc_device(kolo_context* context, int32_t device, size_t bytes,
+                                       void** memory);
+
+/* Gives memory of kolo_alloc() or kolo_alloc_device() back; NULL is allowed. No operation may be
+ * using it. Errors: INVALID_ARGUMENT (not kolo_alloc's, or freed before), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_free(kolo_context* context, void* memory);
 
 /* ---- Groups ------------------------------------------------------------------------------- */

@@ -66,6 +66,16 @@ class Options {
     raw_.result = told;
     return *this;
   }
+  // Where the buffers lie: the number of a CUDA device, or KOLO_DEVICE_HOST.
+  Options& device(std::int32_t number) {
+    raw_.device = number;
+    return *this;
+  }
+  // The cudaStream_t on which the work that makes the input is queued.
+  Options& stream(void* value) {
+    raw_.stream = value;
+    return *this;
+  }
   ProcessSet set() const noexcept { return {raw_.pset}; }
   const std::vector<std::size_t>& send_counts() const noexcept { return send_counts_; }
   const std::vector<std::size_t>& recv_counts() const noexcept { return recv_counts_; }

@@ -40,6 +40,11 @@ class Request {
     check(status);
     return true;
   }
+  // Makes `stream`, a cudaStream_t, wait for the result; the host waits for the launch only. The
+  // request is still to be completed, or detached.
+  void stream_wait(void* stream) {
+    check(kolo_stream_wait(context_, request_, stream, KOLO_FOREVER));
+  }
   // Never blocks; whether it is complete. Throws the operation's error.
   bool test() {
     std::int32_t done = 0;

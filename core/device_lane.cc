@@ -1,0 +1,313 @@
+#include "core/device_lane.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "coordinator/placement.h"
+#include "core/device_calls.h"
+
+namespace kolo::internal {
+
+// Done when the ranks have decided, which another stream sees to.
+class DeviceLane::Wait final : public Operation {
+ public:
+  void start(const DeviceRoad& road) { road_ = &road; }
+  Result<Progress> advance() override {
+    const bool decided = road_->state != DeviceRoad::State::kPending;
+    return decided ? Progress::kDone : Progress::kBlocked;
+  }
+  void cancel() override {}
+
+ private:
+  const DeviceRoad* road_ = nullptr;
+};
+
+// One operation of NCCL's, with the tensors that it is for.
+class DeviceLane::Launch final : public nccl::CollectiveTask {
+ public:
+  using CollectiveTask::CollectiveTask;
+  OrderedOperation ordered;
+
+ private:
+  void launched(const cuda::EventRef& done) override {
+    for (const auto& tensor : ordered.tensors) {
+      RequestState& request = *tensor.request;
+      request.launched.push_back(done);
+      request.unlaunched.fetch_sub(1, std::memory_order_release);
+    }
+  }
+};
+
+class DeviceLane::Stop {
+ public:
+  enum class What { kNothing, kSetup, kWait, kStaged };
+
+  Stop(Gpus& gpus, const DeviceSetup::Rank& rank) : setup(gpus, rank) {}
+
+  What what = What::kNothing;
+  Collectives* collectives = nullptr;
+  std::uint32_t sequence = 0;
+  Place* place = nullptr;
+  DeviceSetup setup;
+  Wait wait;
+  cuda::StagedOperation staged;
+};
+
+DeviceLane::DeviceLane(const Options& options, Gpus& gpus, const Clock& clock, Logger& logger)
+    : options_(options), gpus_(gpus), clock_(clock), logger_(logger) {}
+
+DeviceLane::~DeviceLane() = default;
+
+bool DeviceLane::is_for(const OrderedOperation& ordered) {
+  return is_on_a_device(ordered.tensors.front().spec());
+}
+
+bool DeviceLane::is_preparing(const StopPtr& stop) {
+  return stop != nullptr && (stop->what == Stop::What::kSetup || stop->what == Stop::What::kWait);
+}
+
+// ---- Which way ----------------------------------------------------------------------------------
+
+// From what all ranks know alike.
+const char* DeviceLane::why_staged(const OrderedOperation& ordered) const {
+  const auto& first = ordered.tensors.front();
+  const TensorSpec& spec = first.spec();
+  if (options_.staged_only) return "the option deterministic is set";
+  if (!is_on_devices(spec)) return "some ranks have the tensor in host memory";
+  if (first.request->absent > 0) return "some ranks have joined";
+  const bool scaled = std::any_of(
+      ordered.tensors.begin(), ordered.tensors.end(), [](const OrderedOperation::Tensor& tensor) {
+        return tensor.spec().prescale != 1.0 || tensor.spec().postscale != 1.0;
+      });
+  return nccl::why_not(spec.kind, spec.dtype, spec.op, scaled);
+}
+
+DeviceRoad& DeviceLane::road_of(const OrderedOperation& ordered) {
+  const auto& first = ordered.tensors.front();
+  const ProcessSet& set = *first.request->set;
+  std::unique_ptr<DeviceRoad>& road = roads_[{set.id, first.spec().devices}];
+  if (road == nullptr) {
+    road = std::make_unique<DeviceRoad>();
+    road->device = own_device(ordered);
+    road->size = set.size();
+    road->place = set.place;
+  }
+  return *road;
+}
+
+Operation* DeviceLane::begin(StopPtr& stop, Collectives& collectives, std::uint32_t sequence,
+                             OrderedOperation& ordered) {
+  if (stop == nullptr) {
+    stop = std::make_shared<Stop>(gpus_, options_.rank);
+    stops_.push_back(stop);
+  }
+  stop->collectives = &collectives;
+  stop->sequence = sequence;
+  stop->place = nullptr;
+  if (const char* why = why_staged(ordered)) return stage(*stop, ordered, why);
+  DeviceRoad& road = road_of(ordered);
+  if (road.state == DeviceRoad::State::kStaged) return stage(*stop, ordered, road.why_staged);
+  Place& place = append(ordered, road);
+  stop->place = &place;
+  if (road.state == DeviceRoad::State::kNccl) {
+    take(place, ordered);
+    return nullptr;
+  }
+  const bool first =
+      std::exchange(road.state, DeviceRoad::State::kPending) != DeviceRoad::State::kPending;
+  stop->what = first ? Stop::What::kSetup : Stop::What::kWait;
+  if (!first) {
+    stop->wait.start(road);
+    return &stop->wait;
+  }
+  stop->setup.start(collectives, sequence, road);
+  return &stop->setup;
+}
+
+Operation* DeviceLane::go_on(Stop& stop, OrderedOperation& ordered) {
+  if (stop.what == Stop::What::kSetup) decide(stop, ordered);
+  stop.what = Stop::What::kNothing;
+  Place& place = *std::exchange(stop.place, nullptr);
+  if (place.road->state == DeviceRoad::State::kNccl) {
+    take(place, ordered);
+    return nullptr;
+  }
+  place.state = Place::State::kGone;
+  return stage(stop, ordered, place.road->why_staged);
+}
+
+void DeviceLane::forget(const StopPtr& stop) {
+  if (stop == nullptr) return;
+  stop->what = Stop::What::kNothing;
+  if (stop->place != nullptr) stop->place->state = Place::State::kGone;
+  stop->place = nullptr;
+}
+
+void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
+  DeviceRoad& road = *stop.place->road;
+  const ProcessSet& set = *ordered.tensors.front().request->set;
+  road.why_staged = why_not_by_nccl(stop.setup.records(), set.ranks);
+  if (!road.why_staged.empty()) {
+    road.state = DeviceRoad::State::kStaged;
+    return;
+  }
+  road.id = stop.setup.records().front().id;
+  road.communicator = std::make_unique<nccl::Communicator>(**gpus_.library(), gpus_.thread(),
+                                                           clock_, options_.limits);
+  road.open = std::make_unique<DeviceRoad::Open>(gpus_.thread(), road);
+  road.state = DeviceRoad::State::kNccl;
+  gpus_.thread().post(*road.open);
+}
+
+Operation* DeviceLane::stage(Stop& stop, OrderedOperation& ordered, const std::string& why) {
+  if (own_device(ordered) != kHostMemory && said_.insert(why).second) {
+    logger_.info(unit_text(*ordered.tensors.front().request->unit) +
+                 " goes through host memory, and others like it: " + why);
+  }
+  fill(stop.staged.call(), ordered, options_.whole);
+  if (own_device(ordered) != kHostMemory) stop.staged.call().thread = &gpus_.thread();
+  stop.what = Stop::What::kStaged;
+  stop.staged.start(*stop.collectives, stop.sequence);
+  return &stop.staged;
+}
+
+// ---- The line -----------------------------------------------------------------------------------
+
+DeviceLane::Place& DeviceLane::append(const OrderedOperation& ordered, DeviceRoad& road) {
+  if (spare_.empty()) {
+    line_.push_back(std::make_unique<Place>());
+  } else {
+    line_.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  Place& place = *line_.back();
+  place.state = Place::State::kUndecided;
+  place.process_set = ordered.process_set;
+  place.run = ordered.run;
+  place.road = &road;
+  place.given_up = Status::ok();
+  ++road.users;
+  return place;
+}
+
+void DeviceLane::take(Place& place, OrderedOperation& ordered) {
+  if (place.launch == nullptr) {
+    place.launch = std::make_unique<Launch>(**gpus_.library(), gpus_.thread());
+  }
+  Launch& launch = *place.launch;
+  fill(launch.collective(), ordered);
+  launch.prepare(*place.road->communicator, place.road->device);
+  std::swap(launch.ordered, ordered);
+  ordered.tensors.clear();
+  place.state = Place::State::kReady;
+}
+
+bool DeviceLane::post_ready() {
+  bool moved = false;
+  for (const auto& place : line_) {
+    if (place->state == Place::State::kUndecided) break;
+    if (place->state != Place::State::kReady || !place->given_up.is_ok()) continue;
+    gpus_.thread().post(*place->launch);
+    place->state = Place::State::kPosted;
+    moved = true;
+  }
+  return moved;
+}
+
+// True if it has ended.
+bool DeviceLane::end(Place& place) {
+  const bool never_posted = place.state == Place::State::kReady && !place.given_up.is_ok();
+  const bool is_over =
+      place.state == Place::State::kPosted && place.launch->phase() == cuda::Task::Phase::kEnded;
+  if (!never_posted && !is_over) return false;
+  const Status& status = place.given_up.is_ok() ? place.launch->status() : place.given_up;
+  Ended ended;
+  ended.status = status;
+  ended.is_own_error = !status.is_ok() && place.given_up.is_ok() && !place.road->given_up;
+  std::swap(ended.ordered, place.launch->ordered);
+  ended_.push_back(std::move(ended));
+  place.state = Place::State::kGone;
+  return true;
+}
+
+bool DeviceLane::advance() {
+  bool moved = post_ready();
+  for (const auto& place : line_) moved = end(*place) || moved;
+  leave_line();
+  if (!closing_.empty()) close_roads();
+  return moved;
+}
+
+void DeviceLane::leave_line() {
+  for (auto& place : line_) {
+    if (place->state != Place::State::kGone) continue;
+    --place->road->users;
+    place->road = nullptr;
+    spare_.push_back(std::move(place));
+  }
+  std::erase(line_, nullptr);
+}
+
+// ---- Ending -------------------------------------------------------------------------------------
+
+bool DeviceLane::serves(std::uint32_t process_set) const {
+  return std::any_of(line_.begin(), line_.end(),
+                     [&](const auto& place) { return place->process_set == process_set; });
+}
+
+// Without its lost rank a communicator is of no use, whether it has work now or not.
+void DeviceLane::end_beyond(std::uint32_t process_set, std::uint64_t through,
+                            const Status& status) {
+  const auto give_up = [&](DeviceRoad& road) {
+    if (road.communicator == nullptr) return;
+    road.given_up = true;
+    road.communicator->doom(status);
+  };
+  for (const auto& place : line_) {
+    if (place->process_set != process_set || place->run <= through) continue;
+    if (place->given_up.is_ok()) place->given_up = status;
+    if (place->state == Place::State::kPosted) give_up(*place->road);
+  }
+  if (status.code() != StatusCode::kPeerLost) return;
+  for (auto& [key, road] : roads_) {
+    if (key.first == process_set) give_up(*road);
+  }
+}
+
+void DeviceLane::end_all(const Status& status) {
+  for (const auto& place : line_) {
+    if (place->given_up.is_ok()) place->given_up = status;
+  }
+  for (auto& [key, road] : roads_) {
+    road->given_up = true;
+    if (road->communicator != nullptr) road->communicator->doom(status);
+  }
+}
+
+void DeviceLane::close_set(std::uint32_t process_set) {
+  for (auto it = roads_.lower_bound({process_set, {}});
+       it != roads_.end() && it->first.first == process_set;) {
+    closing_.push_back(std::move(it->second));
+    it = roads_.erase(it);
+  }
+}
+
+void DeviceLane::close_roads() {
+  std::erase_if(closing_, [&](const std::unique_ptr<DeviceRoad>& road) {
+    if (road->users > 0) return false;
+    if (road->communicator == nullptr && road->close == nullptr) return true;
+    if (road->close == nullptr) {
+      road->close = std::make_unique<DeviceRoad::Close>(*road);
+      gpus_.thread().post(*road->close);
+    }
+    return road->close->phase() == cuda::Task::Phase::kEnded;
+  });
+}
+
+void DeviceLane::release() {
+  for (auto& [key, road] : roads_) road->communicator.reset();
+  for (auto& road : closing_) road->communicator.reset();
+  for (const StopPtr& stop : stops_) stop->staged.release(gpus_.functions());
+}
+
+}  // namespace kolo::internal

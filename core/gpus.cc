@@ -1,0 +1,207 @@
+#include "core/gpus.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/unit.h"
+#include "ops/cuda/errors.h"
+
+namespace kolo::internal {
+namespace {
+
+constexpr std::size_t kMoreEvents = 256;
+constexpr std::int32_t kMostDevices = 1 << 15;
+
+// How often the launch thread looks at its communicators while something is under way.
+Nanos between_looks(const Config& config) {
+  const auto timeout = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
+  return std::clamp<Nanos>(timeout / 8, 20ms, 250ms);
+}
+
+cuda::StreamHandle handle_of(void* stream) { return static_cast<cuda::StreamHandle>(stream); }
+
+std::string place_text(std::int32_t device) {
+  return device == kHostMemory ? "in host memory" : "on device " + std::to_string(device);
+}
+
+}  // namespace
+
+Gpus::Gpus(const Config& config, std::function<void()> notify)
+    : config_(config),
+      notify_(std::move(notify)),
+      presence_(config),
+      library_(Status(StatusCode::kUnsupported, "NCCL has not been looked for")) {}
+
+// Once; the answer stays.
+Status Gpus::load() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(is_loaded_, true)) return no_cuda_;
+  auto runtime = cuda::Runtime::load(config_);
+  if (!runtime) return no_cuda_ = runtime.status();
+  const Result<int> devices = (*runtime)->count_devices();
+  if (!devices) return no_cuda_ = devices.status();
+  runtime_ = *std::move(runtime);
+  thread_ = std::make_unique<cuda::LaunchThread>(*runtime_, between_looks(config_), notify_);
+  return Status::ok();
+}
+
+const Result<std::unique_ptr<const nccl::Library>>& Gpus::library() {
+  std::call_once(library_once_, [this] { library_ = nccl::Library::load(config_); });
+  return library_;
+}
+
+// ---- Pointers -----------------------------------------------------------------------------------
+
+// Without CUDA there is host memory only. Memory that both reach is the device's.
+Result<std::int32_t> Gpus::device_of(const void* pointer) {
+  cuda::PointerAttributes attributes;
+  const cuda::Error error = runtime_->cudaPointerGetAttributes(&attributes, pointer);
+  if (error == cuda::kInvalidValue) {  // of an old runtime: it does not know the pointer
+    runtime_->cudaGetLastError();
+    return kHostMemory;
+  }
+  KOLO_RETURN_IF_ERROR(cuda::status_of(*runtime_, error, "cudaPointerGetAttributes", 0));
+  const bool on_device =
+      attributes.type == cuda::kMemoryDevice || attributes.type == cuda::kMemoryManaged;
+  return on_device ? attributes.device : kHostMemory;
+}
+
+Result<std::int32_t> Gpus::place_of(std::int32_t asked, const void* input, const void* output) {
+  if (is_on_host(asked)) return kHostMemory;
+  if (asked < kDeviceHost || asked > kMostDevices) {
+    return invalid_argument("options.device is " + std::to_string(asked) +
+                            "; give the number of a CUDA device, KOLO_DEVICE_AUTO or "
+                            "KOLO_DEVICE_HOST");
+  }
+  const Status loaded = load();
+  if (!loaded) {
+    if (asked == kDeviceAuto) return kHostMemory;
+    return Status(loaded.code(),
+                  "a tensor on device " + std::to_string(asked) + ": " + loaded.text());
+  }
+  std::int32_t place = asked;
+  const void* told_by = nullptr;
+  for (const void* pointer : {input, output}) {
+    if (pointer == nullptr) continue;
+    const Result<std::int32_t> device = device_of(pointer);
+    if (!device) return device.status();
+    if (place == kDeviceAuto) place = *device;
+    if (*device == place) {
+      told_by = pointer;
+      continue;
+    }
+    return invalid_argument(
+        std::string(pointer == output && told_by != nullptr ? "the input is " : "a buffer is ") +
+        (pointer == output && told_by != nullptr
+             ? place_text(place) + " and the output " + place_text(*device)
+             : place_text(*device) + ", and options.device says " + std::to_string(place)) +
+        ". Both buffers of an operation lie in the same memory");
+  }
+  return place == kDeviceAuto ? kHostMemory : place;
+}
+
+// ---- Streams ------------------------------------------------------------------------------------
+
+Status Gpus::check_capture(void* stream) {
+  cuda::CaptureStatus status = cuda::kCaptureNone;
+  const cuda::Error error = runtime_->cudaStreamIsCapturing(handle_of(stream), &status);
+  if (error == cuda::kSuccess && status == cuda::kCaptureNone) return Status::ok();
+  if (error == cuda::kCaptureImplicit || status != cuda::kCaptureNone) {
+    return invalid_argument(
+        "a CUDA graph is being captured on the stream, and kolo's operations cannot be part of a "
+        "graph. Submit them outside of the capture, between launches of graphs");
+  }
+  return cuda::status_of(*runtime_, error, "cudaStreamIsCapturing", 0);
+}
+
+Result<cuda::EventRef> Gpus::mark(std::int32_t device, void* stream) {
+  KOLO_RETURN_IF_ERROR(check_capture(stream));
+  cuda::Device* open = thread_->find(device);
+  cuda::EventRef event = open == nullptr ? cuda::EventRef() : open->events().take();
+  while (!event) {
+    KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
+      const Result<cuda::Device*> opened = thread_->device(device);
+      if (!opened) return opened.status();
+      open = *opened;
+      return open->events().make(kMoreEvents);
+    }));
+    event = open->events().take();
+  }
+  const cuda::Error error = runtime_->cudaEventRecord(event.handle(), handle_of(stream));
+  if (error == cuda::kSuccess) return event;
+  runtime_->cudaGetLastError();
+  return invalid_argument(
+      "options.stream is no stream of device " + std::to_string(device) +
+      ", where the tensor is (" + runtime_->cudaGetErrorString(error) +
+      "). Give a stream of that device; the default stream is that of the device that "
+      "cudaSetDevice made current");
+}
+
+Status Gpus::await(void* stream, std::span<const cuda::EventRef> events) {
+  if (events.empty()) return Status::ok();
+  KOLO_RETURN_IF_ERROR(check_capture(stream));
+  for (const cuda::EventRef& event : events) {
+    const cuda::Error error = runtime_->cudaStreamWaitEvent(handle_of(stream), event.handle(), 0);
+    if (error == cuda::kSuccess) continue;
+    runtime_->cudaGetLastError();
+    return cuda::status_of(*runtime_, error, "cudaStreamWaitEvent", event.device());
+  }
+  return Status::ok();
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+Result<void*> Gpus::allocate(std::int32_t device, std::size_t bytes) {
+  KOLO_RETURN_IF_ERROR(load());
+  void* memory = nullptr;
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const auto& nccl = library();
+  bool of_nccl = nccl && (*nccl)->ncclMemAlloc != nullptr;
+  KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
+    const Result<cuda::Device*> open = thread_->device(device);
+    if (!open) return open.status();
+    if (of_nccl && (*nccl)->ncclMemAlloc(&memory, size) == nccl::kSuccess) return Status::ok();
+    of_nccl = false;
+    return cuda::status_of(*runtime_, runtime_->cudaMalloc(&memory, size), "cudaMalloc", device);
+  }));
+  const std::lock_guard lock(mutex_);
+  memory_[memory] = {device, of_nccl};
+  return memory;
+}
+
+Result<bool> Gpus::free(void* memory) {
+  Memory found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto node = memory_.extract(memory);
+    if (node.empty()) return false;
+    found = node.mapped();
+  }
+  KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
+    const Result<cuda::Device*> open = thread_->device(found.device);
+    if (!open) return open.status();
+    if (found.of_nccl) {
+      (*library_)->ncclMemFree(memory);
+      return Status::ok();
+    }
+    return cuda::status_of(*runtime_, runtime_->cudaFree(memory), "cudaFree", found.device);
+  }));
+  return true;
+}
+
+void Gpus::stop(const std::function<void()>& last) {
+  if (thread_ == nullptr) return;
+  thread_->stop([&] {
+    last();
+    for (const auto& [memory, how] : std::exchange(memory_, {})) {
+      runtime_->cudaSetDevice(how.device);
+      if (how.of_nccl) {
+        (*library_)->ncclMemFree(memory);
+      } else {
+        runtime_->cudaFree(memory);
+      }
+    }
+  });
+}
+
+}  // namespace kolo::internal

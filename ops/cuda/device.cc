@@ -1,0 +1,72 @@
+#include "ops/cuda/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+#include <utility>
+
+#include "ops/cuda/errors.h"
+
+namespace kolo::internal::cuda {
+namespace {
+
+constexpr std::size_t kEventsAtFirst = 256;
+constexpr std::size_t kFewEvents = 64;
+
+}  // namespace
+
+Status Device::check(Error error, const char* call) const {
+  return status_of(functions_, error, call, number_);
+}
+
+Result<std::unique_ptr<Device>> Device::open(const Functions& functions, int number,
+                                             std::function<void()> notify) {
+  std::unique_ptr<Device> device(new Device(functions, number));
+  KOLO_RETURN_IF_ERROR(device->check(functions.cudaSetDevice(number), "cudaSetDevice"));
+  char bus_id[32] = {};
+  KOLO_RETURN_IF_ERROR(device->check(functions.cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
+                                     "cudaDeviceGetPCIBusId"));
+  device->bus_id_ = bus_id;
+  std::ranges::transform(device->bus_id_, device->bus_id_.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  int least = 0;
+  int greatest = 0;
+  KOLO_RETURN_IF_ERROR(device->check(functions.cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                                     "cudaDeviceGetStreamPriorityRange"));
+  KOLO_RETURN_IF_ERROR(device->check(
+      functions.cudaStreamCreateWithPriority(&device->stream_, kStreamNonBlocking, greatest),
+      "cudaStreamCreateWithPriority"));
+  KOLO_RETURN_IF_ERROR(device->events_->make(kEventsAtFirst));
+  try {
+    device->finisher_ = std::make_unique<Finisher>(functions, number, std::move(notify));
+  } catch (const std::system_error& error) {
+    return resource_error(std::string("cannot start a thread for CUDA device ") +
+                          std::to_string(number) + ": " + error.what() +
+                          "; raise the limit of processes (ulimit -u), or the container's");
+  }
+  return device;
+}
+
+void Device::close() {
+  finisher_.reset();
+  if (stream_ == nullptr) return;
+  functions_.cudaSetDevice(number_);
+  functions_.cudaStreamSynchronize(stream_);
+  functions_.cudaStreamDestroy(std::exchange(stream_, nullptr));
+  events_->destroy_all();
+}
+
+Status Device::await(const EventRef& event) {
+  return check(functions_.cudaStreamWaitEvent(stream_, event.handle(), 0), "cudaStreamWaitEvent");
+}
+
+Result<EventRef> Device::record() {
+  if (events_->free_count() < kFewEvents) KOLO_RETURN_IF_ERROR(events_->make(kEventsAtFirst));
+  EventRef event = events_->take();
+  if (!event) return resource_error("no CUDA events are left; wait for operations under way");
+  KOLO_RETURN_IF_ERROR(
+      check(functions_.cudaEventRecord(event.handle(), stream_), "cudaEventRecord"));
+  return event;
+}
+
+}  // namespace kolo::internal::cuda

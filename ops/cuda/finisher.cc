@@ -1,0 +1,51 @@
+#include "ops/cuda/finisher.h"
+
+#include <utility>
+
+#include "ops/cuda/errors.h"
+
+namespace kolo::internal::cuda {
+
+Finisher::Finisher(const Functions& functions, int device, std::function<void()> notify)
+    : functions_(functions), device_(device), notify_(std::move(notify)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Finisher::~Finisher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Finisher::push(Task& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(&task);
+  }
+  changed_.notify_one();
+}
+
+void Finisher::run() {
+  functions_.cudaSetDevice(device_);
+  while (true) {
+    Task* task = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      task = tasks_.front();
+      tasks_.pop_front();
+    }
+    const Error error = functions_.cudaEventSynchronize(task->done_.handle());
+    Status status = task->verdict();
+    if (status.is_ok()) status = status_of(functions_, error, "cudaEventSynchronize", device_);
+    task->done_ = {};
+    task->end(std::move(status));
+    notify_();
+  }
+}
+
+}  // namespace kolo::internal::cuda

@@ -1,0 +1,41 @@
+// Finisher: the thread that waits for one device, so that nobody else does. It sleeps in
+// cudaEventSynchronize until the oldest task's event is over, then ends the task. Tasks of one
+// device end in the order of their launch, since they share its stream.
+//
+// Threads: push() from the launch thread. The destructor waits for what has been pushed.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "ops/cuda/task.h"
+
+namespace kolo::internal::cuda {
+
+class Finisher {
+ public:
+  // `notify` is called after each end. Throws std::system_error if there is no thread.
+  Finisher(const Functions& functions, int device, std::function<void()> notify);
+  Finisher(const Finisher&) = delete;
+  Finisher& operator=(const Finisher&) = delete;
+  ~Finisher();
+
+  void push(Task& task);
+
+ private:
+  void run();
+
+  const Functions& functions_;
+  int device_;
+  std::function<void()> notify_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task*> tasks_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kolo::internal::cuda

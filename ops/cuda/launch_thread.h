@@ -1,0 +1,89 @@
+// LaunchThread: kolo's own thread for GPUs, one for each context. All that a context asks of NCCL
+// and of the CUDA runtime happens here, so no caller's current device, capture or group is touched,
+// and no two threads are ever inside one communicator. (The exceptions, which concern a caller's
+// own pointers and streams, are in caller.h.)
+//
+// Tasks are launched in the order of their posting. A task must not wait for the device; the
+// devices' finishers do. What is Watched (communicators) is looked at while tasks are under way,
+// some times a second, and whenever it asks by poke().
+//
+// Threads: any, but stop() and the destructor, and what says so.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/task.h"
+
+namespace kolo::internal::cuda {
+
+class Watched {
+ public:
+  virtual ~Watched() = default;
+  // On the launch thread: what has to be done without a task, e.g. to abort.
+  virtual void look() = 0;
+};
+
+class LaunchThread {
+ public:
+  // `notify`: a task was launched, or has ended. Called on kolo's GPU threads.
+  LaunchThread(const Functions& functions, Nanos between_looks, std::function<void()> notify);
+  LaunchThread(const LaunchThread&) = delete;
+  LaunchThread& operator=(const LaunchThread&) = delete;
+  ~LaunchThread() { stop(); }
+
+  // After the first call().
+  void post(Task& task);
+  // Runs `work` after what has been posted, and waits for it; the thread begins with the first one.
+  // RESOURCE if there can be no thread, ABORTED after stop().
+  Status call(const std::function<Status()>& work);
+  void poke();
+  // Waits for what has been posted, gives all handles back and ends the thread.
+  // `last`: done on the thread before the devices go.
+  void stop(const std::function<void()>& last = [] {});
+
+  // ---- On the launch thread -------------------------------------------------------------------
+  // The device, current and open.
+  Result<Device*> device(int number);
+  void watch(Watched& watched) { watched_.push_back(&watched); }
+  void unwatch(Watched& watched) { std::erase(watched_, &watched); }
+  // Sleeps, at most `limit`, or until poke().
+  void sleep(Nanos limit);
+  [[nodiscard]] const Functions& functions() const { return functions_; }
+
+  // The device, if it is open; any thread.
+  [[nodiscard]] Device* find(int number) const;
+
+ private:
+  Status start();
+  void run();
+  void launch(Task& task);
+  void look();
+
+  const Functions& functions_;
+  Nanos between_looks_;
+  std::function<void()> notify_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::condition_variable ended_;
+  std::deque<Task*> tasks_;
+  bool stopping_ = false;
+  bool poked_ = false;
+  std::atomic<std::size_t> under_way_{0};  // posted and not ended
+  std::map<int, std::unique_ptr<Device>> devices_;
+  std::vector<Watched*> watched_;
+  std::vector<std::unique_ptr<EventPool>> retired_;  // of devices that are closed
+  std::function<void()> last_;
+  std::thread thread_;
+};
+
+}  // namespace kolo::internal::cuda

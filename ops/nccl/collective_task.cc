@@ -1,0 +1,189 @@
+#include "ops/nccl/collective_task.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/check.h"
+#include "ops/half.h"
+
+namespace kolo::internal::nccl {
+namespace {
+
+bool is_float8(DataType dtype) {
+  return dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2;
+}
+
+bool is_own(DataType dtype) {
+  return dtype == DataType::kBool || dtype == DataType::kInt16 || dtype == DataType::kUint16;
+}
+
+std::byte* at(void* memory, std::size_t bytes) {
+  return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes;
+}
+const std::byte* at(const void* memory, std::size_t bytes) {
+  return memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + bytes;
+}
+
+}  // namespace
+
+const char* why_not(OpKind kind, DataType dtype, ReduceOp op, bool scaled) {
+  const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReduceScatter;
+  if (!reduces) return nullptr;  // bytes are bytes
+  if (op == ReduceOp::kAdasum) return "NCCL has no Adasum";
+  if (is_own(dtype)) return "NCCL has no such data type";
+  if (op == ReduceOp::kAvg && !is_floating(dtype))
+    return "NCCL rounds integer averages its own way";
+  if (scaled && op != ReduceOp::kSum) return "NCCL scales sums only";
+  return nullptr;
+}
+
+DataTypeNumber CollectiveTask::dtype() const {
+  const bool moves =
+      collective_.kind != OpKind::kAllreduce && collective_.kind != OpKind::kReduceScatter;
+  const DataType dtype = collective_.dtype;
+  if (moves && (is_own(dtype) || is_float8(dtype))) return kUint8;
+  return static_cast<DataTypeNumber>(dtype);
+}
+
+// Sums with a scale are one of NCCL's own operators: the product of both scales, before the sum.
+Result<ReduceOpNumber> CollectiveTask::op_of(const DeviceTensor& tensor) {
+  const double scale = tensor.prescale * tensor.postscale;
+  if (scale == 1.0) return static_cast<ReduceOpNumber>(collective_.op);
+  union {
+    float f32;
+    double f64;
+    std::uint16_t half;
+  } scalar{};
+  switch (collective_.dtype) {
+    case DataType::kFloat32: scalar.f32 = static_cast<float>(scale); break;
+    case DataType::kFloat64: scalar.f64 = scale; break;
+    case DataType::kFloat16: scalar.half = narrow_f16(static_cast<float>(scale)); break;
+    case DataType::kBfloat16: scalar.half = narrow_bf16(static_cast<float>(scale)); break;
+    default: KOLO_CHECK(false);
+  }
+  ReduceOpNumber made = kSum;
+  const Error error = functions_.ncclRedOpCreatePreMulSum(&made, &scalar, dtype(), kScalarOnHost,
+                                                          communicator_->handle());
+  KOLO_RETURN_IF_ERROR(communicator_->settle(error, "ncclRedOpCreatePreMulSum"));
+  made_ops_.push_back(made);
+  return made;
+}
+
+Error CollectiveTask::reduce_scatter(const DeviceTensor& tensor, cuda::StreamHandle stream) {
+  const CommHandle comm = communicator_->handle();
+  if (collective_.counts.empty()) {
+    return functions_.ncclReduceScatter(tensor.input, tensor.output, tensor.count, dtype(), op_,
+                                        comm, stream);
+  }
+  const std::size_t element = element_bytes(collective_.dtype);
+  std::size_t offset = 0;
+  for (int place = 0; place < collective_.size; ++place) {
+    const std::size_t count = collective_.counts[static_cast<std::size_t>(place)];
+    const Error error = functions_.ncclReduce(at(tensor.input, offset), tensor.output, count,
+                                              dtype(), op_, place, comm, stream);
+    if (error != kSuccess && error != kInProgress) return error;
+    offset += count * element;
+  }
+  return kSuccess;
+}
+
+Error CollectiveTask::allgather(const DeviceTensor& tensor, cuda::StreamHandle stream) {
+  const CommHandle comm = communicator_->handle();
+  if (collective_.counts.empty()) {
+    return functions_.ncclAllGather(tensor.input, tensor.output, tensor.count, dtype(), comm,
+                                    stream);
+  }
+  const std::size_t element = element_bytes(collective_.dtype);
+  std::size_t offset = 0;
+  for (int place = 0; place < collective_.size; ++place) {
+    const std::size_t count = collective_.counts[static_cast<std::size_t>(place)];
+    const Error error = functions_.ncclBroadcast(tensor.input, at(tensor.output, offset), count,
+                                                 dtype(), place, comm, stream);
+    if (error != kSuccess && error != kInProgress) return error;
+    offset += count * element;
+  }
+  return kSuccess;
+}
+
+Error CollectiveTask::alltoall(const DeviceTensor& tensor, cuda::StreamHandle stream) {
+  const CommHandle comm = communicator_->handle();
+  const std::size_t element = element_bytes(collective_.dtype);
+  std::size_t send_offset = 0;
+  std::size_t receive_offset = 0;
+  for (int peer = 0; peer < collective_.size; ++peer) {
+    const auto place = static_cast<std::size_t>(peer);
+    const bool even = collective_.counts.empty();
+    const std::size_t sends = even ? tensor.count : collective_.counts[place];
+    const std::size_t receives = even ? tensor.count : collective_.receive_counts[place];
+    Error error =
+        functions_.ncclSend(at(tensor.input, send_offset), sends, dtype(), peer, comm, stream);
+    if (error != kSuccess && error != kInProgress) return error;
+    error = functions_.ncclRecv(at(tensor.output, receive_offset), receives, dtype(), peer, comm,
+                                stream);
+    if (error != kSuccess && error != kInProgress) return error;
+    send_offset += sends * element;
+    receive_offset += receives * element;
+  }
+  return kSuccess;
+}
+
+Error CollectiveTask::call(const DeviceTensor& tensor, cuda::StreamHandle stream) {
+  const CommHandle comm = communicator_->handle();
+  switch (collective_.kind) {
+    case OpKind::kAllreduce:
+      return functions_.ncclAllReduce(tensor.input, tensor.output, tensor.count, dtype(), op_, comm,
+                                      stream);
+    case OpKind::kReduceScatter: return reduce_scatter(tensor, stream);
+    case OpKind::kAllgather: return allgather(tensor, stream);
+    case OpKind::kAlltoall: return alltoall(tensor, stream);
+    case OpKind::kBroadcast:
+      return functions_.ncclBroadcast(
+          collective_.root == collective_.place ? tensor.input : tensor.output, tensor.output,
+          tensor.count, dtype(), collective_.root, comm, stream);
+    case OpKind::kBarrier:
+    case OpKind::kCreateSet:
+    case OpKind::kDestroySet: break;
+  }
+  KOLO_CHECK(false);
+}
+
+Status CollectiveTask::enqueue(cuda::StreamHandle stream) {
+  ops_.clear();
+  for (const DeviceTensor& tensor : collective_.tensors) {
+    const Result<ReduceOpNumber> op = op_of(tensor);
+    if (!op) return op.status();
+    ops_.push_back(*op);
+  }
+  Error error = functions_.ncclGroupStart();
+  if (error != kSuccess) return communicator_->settle(error, "ncclGroupStart");
+  for (std::size_t i = 0; i < ops_.size() && (error == kSuccess || error == kInProgress); ++i) {
+    op_ = ops_[i];
+    error = call(collective_.tensors[i], stream);
+  }
+  const Error ended = functions_.ncclGroupEnd();
+  const bool refused = error != kSuccess && error != kInProgress;
+  return communicator_->settle(refused ? error : ended, "NCCL");
+}
+
+Result<cuda::EventRef> CollectiveTask::launch() {
+  KOLO_RETURN_IF_ERROR(communicator_->doomed());
+  const Result<cuda::Device*> device = thread_.device(device_);
+  if (!device) return device.status();
+  for (DeviceTensor& tensor : collective_.tensors) {
+    if (tensor.ready) KOLO_RETURN_IF_ERROR((*device)->await(std::exchange(tensor.ready, {})));
+  }
+  made_ops_.clear();
+  const Status status = enqueue((*device)->stream());
+  for (const ReduceOpNumber op : made_ops_) {
+    if (communicator_->handle() != nullptr) {
+      functions_.ncclRedOpDestroy(op, communicator_->handle());
+    }
+  }
+  // After an error something may be queued all the same, which uses the buffers.
+  Result<cuda::EventRef> done = (*device)->record();
+  if (!status && !done) return status;
+  return done;
+}
+
+}  // namespace kolo::internal::nccl

@@ -1,0 +1,79 @@
+// CollectiveTask: one ordered operation as NCCL does it: tensors of one kind, dtype and op, on one
+// device of this rank, in one launch.
+//
+// Threads: as cuda::Task; the request is written before the task is posted. The tensors' memory is
+// in use until the task has ended.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+#include "ops/cuda/launch_thread.h"
+#include "ops/nccl/communicator.h"
+
+namespace kolo::internal::nccl {
+
+// A tensor of it, in device memory. Sizes in elements.
+struct DeviceTensor {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // as the operation's contract in kolo.h says of `count`
+  double prescale = 1.0;
+  double postscale = 1.0;
+  cuda::EventRef ready;  // behind the work that makes the input
+};
+
+struct Collective {
+  OpKind kind = OpKind::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;  // as all that follows, by place in the process set
+  int size = 1;
+  int place = 0;
+  std::vector<DeviceTensor> tensors;
+  // Blocks by place, where they differ: of a reduce-scatter or an all-gather; of an all-to-all,
+  // what is sent. Empty: `count` each.
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> receive_counts;  // of an all-to-all
+};
+
+// Whether NCCL can do it, and in kolo's sense: everybody answers alike. Without reason: it can.
+[[nodiscard]] const char* why_not(OpKind kind, DataType dtype, ReduceOp op, bool scaled);
+
+class CollectiveTask : public cuda::Task {
+ public:
+  CollectiveTask(const Functions& functions, cuda::LaunchThread& thread)
+      : functions_(functions), thread_(thread) {}
+
+  // Before it is posted.
+  void prepare(Communicator& communicator, int device) {
+    communicator_ = &communicator;
+    device_ = device;
+  }
+  Collective& collective() { return collective_; }
+
+ protected:
+  Result<cuda::EventRef> launch() override;
+  Status verdict() override { return communicator_->doomed(); }
+
+ private:
+  Status enqueue(cuda::StreamHandle stream);
+  Error call(const DeviceTensor& tensor, cuda::StreamHandle stream);
+  Error reduce_scatter(const DeviceTensor& tensor, cuda::StreamHandle stream);
+  Error allgather(const DeviceTensor& tensor, cuda::StreamHandle stream);
+  Error alltoall(const DeviceTensor& tensor, cuda::StreamHandle stream);
+  [[nodiscard]] DataTypeNumber dtype() const;
+  Result<ReduceOpNumber> op_of(const DeviceTensor& tensor);
+
+  const Functions& functions_;
+  cuda::LaunchThread& thread_;
+  Communicator* communicator_ = nullptr;
+  int device_ = 0;
+  Collective collective_;
+  std::vector<ReduceOpNumber> made_ops_;  // scratch
+  std::vector<ReduceOpNumber> ops_;       // by tensor
+  ReduceOpNumber op_ = kSum;              // of the call at hand
+};
+
+}  // namespace kolo::internal::nccl

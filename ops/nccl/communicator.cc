@@ -1,0 +1,151 @@
+#include "ops/nccl/communicator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kolo::internal::nccl {
+namespace {
+
+constexpr Nanos kShortestPause = 50us;
+constexpr Nanos kLongestPause = 5ms;
+
+// Another rank's end looks like this; who ended says kolo's own news, a moment later.
+bool may_be_of_a_peer(Error error) { return error == kRemoteError || error == kSystemError; }
+
+}  // namespace
+
+Communicator::~Communicator() {
+  if (handle_ == nullptr) return;
+  if (!doomed().is_ok()) {
+    abort();
+    return;
+  }
+  if (watched_) thread_.unwatch(*this);
+  Error error = functions_.ncclCommFinalize(handle_);
+  const Nanos deadline = clock_.now() + limits_.to_settle;
+  while (error == kInProgress && clock_.now() < deadline) {
+    thread_.sleep(kShortestPause);
+    if (functions_.ncclCommGetAsyncError(handle_, &error) != kSuccess) break;
+  }
+  if (error == kSuccess) {
+    functions_.ncclCommDestroy(std::exchange(handle_, nullptr));
+  } else {
+    functions_.ncclCommAbort(std::exchange(handle_, nullptr));
+  }
+}
+
+void Communicator::abort() {
+  if (watched_) thread_.unwatch(*this);
+  watched_ = false;
+  if (handle_ != nullptr) functions_.ncclCommAbort(std::exchange(handle_, nullptr));
+}
+
+std::string Communicator::words(Error error) const {
+  std::string text = functions_.ncclGetErrorString(error);
+  const char* const last = functions_.ncclGetLastError(handle_);
+  if (last != nullptr && *last != '\0') text += ": " + std::string(last);
+  return text;
+}
+
+Status Communicator::fail(Error error, const char* call) {
+  doom({StatusCode::kNcclError, std::string(call) + ": " + words(error) +
+                                    ". NCCL_DEBUG=INFO tells more; KOLO_CUDA=staged goes without "
+                                    "NCCL"});
+  return doomed();
+}
+
+Status Communicator::open(const UniqueId& id, int size, int rank) {
+  KOLO_RETURN_IF_ERROR(doomed());
+  CommConfig config;
+  config.blocking = 0;
+  Error error = functions_.ncclCommInitRankConfig(&handle_, size, id, rank, &config);
+  if (handle_ != nullptr && !watched_) {
+    thread_.watch(*this);
+    watched_ = true;
+  }
+  const Nanos limit = std::exchange(limits_.to_settle, limits_.to_open);
+  Status status = settle(error, "ncclCommInitRankConfig");
+  limits_.to_settle = limit;
+  if (!status) abort();
+  return status;
+}
+
+Status Communicator::settle(Error error, const char* call) {
+  const Nanos begin = clock_.now();
+  Nanos pause = kShortestPause;
+  while (error == kInProgress) {
+    KOLO_RETURN_IF_ERROR(doomed());
+    if (clock_.now() - begin > limits_.to_settle) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits_.to_settle);
+      doom(timed_out(std::string(call) + " is still in progress after " +
+                     std::to_string(seconds.count()) +
+                     " s: a rank has not come, or cannot be reached from here. NCCL_DEBUG=INFO "
+                     "tells which; KOLO_START_TIMEOUT_MS is the limit"));
+      return doomed();
+    }
+    thread_.sleep(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    const Error asked = functions_.ncclCommGetAsyncError(handle_, &error);
+    if (asked != kSuccess) error = asked;
+  }
+  if (error == kSuccess) return doomed();
+  return fail(error, call);
+}
+
+void Communicator::doom(Status why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!doom_.is_ok()) return;
+    doom_ = std::move(why);
+  }
+  thread_.poke();
+}
+
+Status Communicator::doomed() const {
+  const std::lock_guard lock(mutex_);
+  return doom_;
+}
+
+void Communicator::look() {
+  if (handle_ == nullptr) return;
+  if (!doomed().is_ok()) return abort();
+  Error error = kSuccess;
+  const Error asked = functions_.ncclCommGetAsyncError(handle_, &error);
+  if (asked != kSuccess) error = asked;
+  if (error == kSuccess || error == kInProgress) return;
+  if (may_be_of_a_peer(error)) {
+    if (suspect_since_ == kNever) suspect_since_ = clock_.now();
+    if (clock_.now() - suspect_since_ < limits_.grace) return;
+  }
+  static_cast<void>(fail(error, "an operation of NCCL").is_ok());
+  abort();
+}
+
+Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone, const UniqueId& id,
+                                 int size, int rank, const Status& why) {
+  const bool whole = handle_ != nullptr && doomed().is_ok();
+  if (!whole || functions_.ncclCommShrink == nullptr) {
+    doom(why);
+    abort();
+    return fresh.open(id, size, rank);
+  }
+  std::vector<int> excluded(gone.begin(), gone.end());
+  CommConfig config;
+  config.blocking = 0;
+  const Error error =
+      functions_.ncclCommShrink(handle_, excluded.data(), static_cast<int>(excluded.size()),
+                                &fresh.handle_, &config, kShrinkAbort);
+  Status status = fresh.settle(error, "ncclCommShrink");
+  if (fresh.handle_ != nullptr && !fresh.watched_) {
+    thread_.watch(fresh);
+    fresh.watched_ = true;
+  }
+  if (!status) fresh.abort();
+  doom(why);
+  abort();
+  return status;
+}
+
+}  // namespace kolo::internal::nccl
