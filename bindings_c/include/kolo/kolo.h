@@ -276,8 +276,9 @@ KOLO_API kolo_status kolo_abort(kolo_context* context, const char* reason);
  * sets without a lost rank may live on. */
 KOLO_API kolo_status kolo_health(kolo_context* context);
 
-/* Puts a JSON object into *json: ranks, hosts, roads, options in force. Valid until this thread's
- * next kolo_info(). Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
+/* Puts a JSON object into *json: ranks, hosts, roads, options in force, how many strangers were
+ * refused at this rank's ports. Valid until this thread's next kolo_info().
+ * Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_info(kolo_context* context, const char** json);
 
 /* This rank's number, the number of ranks, and the same among the ranks of this host. -1 if the
