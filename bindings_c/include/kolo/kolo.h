@@ -201,8 +201,9 @@ typedef struct kolo_options {
 /* The library's version, as "0.1.0". Never NULL; valid for ever. */
 KOLO_API const char* kolo_version(void);
 
-/* What this library was built with, and which roads it finds, as a JSON object. Never NULL; valid
- * for ever. */
+/* What this library was built with, and what it finds at run time, as a JSON object: "roads" is a
+ * list; "cuda" and "nccl" are objects with "found", then "path" and "version", or "why" with the
+ * cure. Asks nothing of a device. The first call loads NCCL. Never NULL; valid for ever. */
 KOLO_API const char* kolo_build_info(void);
 
 /* A few words for a status, e.g. "peer lost". Never NULL; valid for ever; any number is allowed. */
