@@ -17,13 +17,25 @@ std::string file_of(void* handle, const std::string& path) {
 
 }  // namespace
 
+// RTLD_LOCAL: the library's names must not get between the program and other libraries.
 Result<DynamicLibrary> DynamicLibrary::open(const std::vector<Candidate>& candidates) {
-  // RTLD_LOCAL: the library's names must not get between the program and other libraries.
-  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  return open_by(candidates, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+Result<DynamicLibrary> DynamicLibrary::peek(const std::vector<Candidate>& candidates) {
+  return open_by(candidates, RTLD_NOW | RTLD_LOCAL);
+}
+
+void DynamicLibrary::close() {
+  if (handle_ != nullptr) ::dlclose(std::exchange(handle_, nullptr));
+}
+
+Result<DynamicLibrary> DynamicLibrary::open_by(const std::vector<Candidate>& candidates,
+                                               int flags) {
   std::string tried;
   for (const Candidate& candidate : candidates) {
-    const int flags = kFlags | (candidate.only_if_loaded ? RTLD_NOLOAD : 0);
-    if (void* handle = ::dlopen(candidate.path.c_str(), flags)) {
+    const int loading = candidate.only_if_loaded ? RTLD_NOLOAD : 0;
+    if (void* handle = ::dlopen(candidate.path.c_str(), flags | loading)) {
       DynamicLibrary library(handle);
       library.path_ = file_of(handle, candidate.path);
       return library;

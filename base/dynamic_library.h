@@ -1,7 +1,7 @@
 // DynamicLibrary: a shared library that is opened at run time, because it is not there everywhere.
 //
-// Never closed: libraries of drivers and of MPI leave threads and exit handlers behind. A plain
-// value, free to copy; any thread.
+// Not closed, as a rule: libraries of drivers and of MPI leave threads and exit handlers behind. A
+// plain value, free to copy; any thread.
 #pragma once
 
 #include <string>
@@ -21,6 +21,10 @@ class DynamicLibrary {
 
   // The first of `candidates` that opens. UNSUPPORTED with the loader's own words for each.
   static Result<DynamicLibrary> open(const std::vector<Candidate>& candidates);
+  // The same for a short look: the caller ends it by close(), and none of the library's functions
+  // may have done more than to say a version.
+  static Result<DynamicLibrary> peek(const std::vector<Candidate>& candidates);
+  void close();
   static bool is_loaded(const char* soname);  // in this process, by anybody
 
   // Null if the library has no function of this name.
@@ -34,6 +38,7 @@ class DynamicLibrary {
 
  private:
   explicit DynamicLibrary(void* handle) : handle_(handle) {}
+  static Result<DynamicLibrary> open_by(const std::vector<Candidate>& candidates, int flags);
   [[nodiscard]] void* address_of(const char* name) const;
 
   void* handle_;

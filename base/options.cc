@@ -1,5 +1,7 @@
 #include "base/options.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -231,12 +233,13 @@ Status check_foreign_families() {
   for (const Family& family : kForeignFamilies) {
     const char* rank = std::getenv(family.rank);
     const char* size = std::getenv(family.size);
-    if (rank == nullptr || size == nullptr) continue;
+    if (size == nullptr) continue;
     const auto ranks = parse_integer(size);
     if (!ranks || *ranks <= 1) continue;
     return invalid_argument(
-        std::string("this process looks like rank ") + rank + " of " + size + " under " +
-        family.launcher + " (" + family.rank + ", " + family.size +
+        "this process looks like " +
+        (rank == nullptr ? std::string("a rank") : std::string("rank ") + rank) + " of " + size +
+        " under " + family.launcher + " (" + family.rank + ", " + family.size +
         "), and kolo cannot yet meet under that launcher; start the program with kolorun, or give "
         "every process KOLO_RANK, KOLO_SIZE, KOLO_RENDEZVOUS and one KOLO_SECRET or "
         "KOLO_SECRET_FILE of at least 16 characters");
@@ -271,6 +274,15 @@ Status Config::set(std::string_view key, std::string_view value) {
   if (!stored) return stored.status();
   set_[std::string(key)] = *std::move(stored);
   return Status::ok();
+}
+
+void Config::forget(std::string_view key) {
+  for (auto* values : {&set_, &environment_}) {
+    const auto found = values->find(key);
+    if (found == values->end()) continue;
+    ::explicit_bzero(found->second.data(), found->second.size());
+    values->erase(found);
+  }
 }
 
 Status Config::load_environment(std::vector<std::string>& unknown) {

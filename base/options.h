@@ -38,6 +38,8 @@ class Config {
   // variables; half a family is an error, as is another launcher's that says size > 1.
   Status load_environment(std::vector<std::string>& unknown);
   Status set(std::string_view key, std::string_view value);
+  // As if it had never been set; what was held of it is overwritten.
+  void forget(std::string_view key);
 
   // Where CUDA is installed, by its own variables (CUDA_HOME, CUDA_PATH) or its habit.
   // An environment variable of another system that kolo heeds, as NCCL_HOSTID; empty: not set.

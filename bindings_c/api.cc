@@ -144,7 +144,7 @@ std::string make_build_info() {
   text += ",\"compiler\":\"g++ " __VERSION__ "\"";
   const std::string mpi = kolo::internal::mpi_module_found();
   text += ",\"roads\":[\"shm\",\"tcp\"" + std::string(mpi.empty() ? "" : ",\"mpi\"") + "]";
-  text += ",\"mpi\":" + has(!mpi.empty()) + ",\"cuda\":false,\"nccl\":false";
+  text += ",\"mpi\":" + has(!mpi.empty()) + "," + kolo::internal::gpus_found();
 #if defined(__x86_64__)
   text += ",\"cpu\":{\"avx2\":" + has(__builtin_cpu_supports("avx2") != 0) +
           ",\"f16c\":" + has(__builtin_cpu_supports("f16c") != 0) +

@@ -136,7 +136,9 @@ std::string JobContext::info_json() const {
     text += (first ? "\"" : ",\"") + std::string(row.key) + "\":\"" + config_.text(row.key) + "\"";
     first = false;
   }
-  return text + "},\"counters\":" + counters_json() + "}";
+  RefusalCounts refused = road_.fabric.refused;
+  if (road_.server != nullptr) refused += road_.server->refused();
+  return text + "},\"refused\":" + refused.json() + ",\"counters\":" + counters_json() + "}";
 }
 
 Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Sink log_sink) {

@@ -22,6 +22,9 @@ namespace kolo::internal {
 // The file through which MPI could be used as a road; empty if there is none.
 [[nodiscard]] std::string mpi_module_found();
 
+// What is found of CUDA and NCCL, as the members "cuda" and "nccl" of a JSON object. Loads NCCL.
+[[nodiscard]] std::string gpus_found();
+
 class Context {
  public:
   // Meets the other ranks of the job as `config` describes it; alone, a job of one.

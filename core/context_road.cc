@@ -61,6 +61,27 @@ Status adopt_settings(const std::string& settings, Config& config, Logger& logge
   return Status::ok();
 }
 
+std::string setting_of(const PeerInfo& peer, std::string_view key) {
+  std::istringstream lines(peer.settings);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(key) && line[key.size()] == '=') return line.substr(key.size() + 1);
+  }
+  return "";
+}
+
+// Seen by all ranks alike, so that none waits for one that has no such road.
+Status check_transports(const PeerTable& table) {
+  const std::string wanted = setting_of(table.peers.front(), "transport");
+  for (const PeerInfo& peer : table.peers) {
+    const std::string own = setting_of(peer, "transport");
+    if (own.ends_with("mpi") == wanted.ends_with("mpi")) continue;
+    return invalid_argument("transport is " + own + " on rank " + std::to_string(peer.rank) +
+                            " (host " + peer.host + ") and " + wanted +
+                            " on rank 0; set KOLO_TRANSPORT alike for all ranks");
+  }
+  return Status::ok();
+}
+
 std::string host_name(const Config& config) {
   if (config.is_set("host_name")) return config.text("host_name");
   std::array<char, 256> name{};
@@ -71,7 +92,7 @@ std::string host_name(const Config& config) {
 Result<JobIdentity> identity_of(const Config& config) {
   JobIdentity identity{config.text("job"), config.text("secret")};
   if (identity.secret.empty() && config.is_set("secret_file")) {
-    Result<std::string> secret = read_secret_file(config.text("secret_file"));
+    Result<Secret> secret = read_secret_file(config.text("secret_file"));
     if (!secret) return secret.status();
     identity.secret = *std::move(secret);
   }
@@ -179,12 +200,9 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   const Nanos deadline = clock.now() + limit;
   const bool by_mpi = mpi != nullptr;
   const PeerTable& table = road.client->table();
+  KOLO_RETURN_IF_ERROR(check_transports(table));
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
   const std::string transport = config.text("transport");
-  if (transport.ends_with("mpi") != by_mpi) {
-    return invalid_argument("transport is " + transport +
-                            " on rank 0; set KOLO_TRANSPORT alike for all ranks");
-  }
   const int streams = static_cast<int>(config.integer("streams"));
   const Nanos silence = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
   const TcpOptions options{by_mpi ? 0 : streams, {}, limit, silence, config.flag("checksum")};
@@ -208,27 +226,40 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   return Status::ok();
 }
 
+// Where this rank is; what it does not know is found when the ranks meet.
+PeerInfo describe_self(const Config& config, int rank) {
+  const auto place = [&](std::string_view key) {
+    return config.is_set(key) ? static_cast<int>(config.integer(key)) : -1;
+  };
+  return {rank,
+          place("host_index"),
+          place("local_rank"),
+          host_name(config),
+          static_cast<std::int64_t>(::getpid()),
+          {},
+          shared_settings(config)};
+}
+
 Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
   const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
   const int size = static_cast<int>(config.integer("size"));
   auto meeting = meeting_of(config, size, limit, road);
   if (!meeting) return meeting.status();
-  const bool by_mpi = config.text("transport").ends_with("mpi");
+  config.forget("secret");  // the meeting has it; this context's configuration lives on
+  PeerInfo self = describe_self(config, road.rank);
+  const auto decline = [&](const Status& why) {
+    RendezvousClient::decline(meeting->endpoint, meeting->identity, size, self, why);
+    return why;
+  };
   std::shared_ptr<MpiWorld> mpi;
-  if (by_mpi) {  // before the ranks meet: who fails here must not keep the others
+  if (config.text("transport").ends_with("mpi")) {
     auto world = MpiWorld::start(road.rank, size);
-    if (!world) return world.status();
+    if (!world) return decline(world.status());
     mpi = *std::move(world);
   }
   auto listener = TcpListener::open(meeting->addresses);
-  if (!listener) return listener.status();
-  const PeerInfo self{road.rank,
-                      static_cast<int>(config.integer("host_index")),
-                      static_cast<int>(config.integer("local_rank")),
-                      host_name(config),
-                      static_cast<std::int64_t>(::getpid()),
-                      (*listener)->endpoints(),
-                      shared_settings(config)};
+  if (!listener) return decline(listener.status());
+  self.endpoints = (*listener)->endpoints();
   auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit);
   if (!client) return client.status();
   road.client = *std::move(client);

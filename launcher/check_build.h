@@ -1,4 +1,4 @@
-// What --check-build prints. Pure.
+// What --check-build prints. Opens libkolo.so, which knows what it finds on this machine.
 #pragma once
 
 #include <string>

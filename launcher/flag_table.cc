@@ -96,7 +96,7 @@ Status set_seconds_option(LaunchOptions& o, const char* flag, const char* key, T
 }
 
 Status set_start_timeout(LaunchOptions& o, Text value, Text) {
-  KOLO_RETURN_IF_ERROR(set_seconds(o.start_timeout, "--start-timeout", value));
+  KOLO_RETURN_IF_ERROR(set_seconds(o.start_timeout.emplace(), "--start-timeout", value));
   return set_seconds_option(o, "--start-timeout", "start_timeout_ms", value);
 }
 

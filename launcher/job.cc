@@ -50,7 +50,7 @@ class Job {
         queue_(
             io_, [this] { hold_back_agents(); }, [this](int fd) { on_closed(fd); }),
         output_(plan_.options, plan_.placement.size, plan_.colour, queue_),
-        desk_(io_, plan_.placement.size, plan_.options.start_timeout,
+        desk_(io_, plan_.placement.size, plan_.options.start_timeout.value_or(kNever),
               [this](std::size_t host, DeliverAnswer answer) {
                 agents_[host]->send(ToAgent(std::move(answer)));
               }) {}
@@ -62,7 +62,7 @@ class Job {
     add_signals();
     wait_for_signal();
     if (Status status = start_agents(); !status) fail(status.text());
-    start_timer_.expires_after(plan_.options.start_timeout);
+    start_timer_.expires_after(plan_.start_timeout);
     start_timer_.async_wait([this](const error_code& error) {
       if (!error) on_start_timeout();
     });
@@ -170,7 +170,11 @@ class Job {
     for (const auto& agent : agents_) {
       if (!agent->said_hello) silent += (silent.empty() ? "" : ", ") + agent->host_name();
     }
-    fail("no agent of kolorun answers from " + silent + " within the start timeout; see that '" +
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(plan_.start_timeout);
+    fail("no agent of kolorun answers from " + silent + " within the start timeout (" +
+         std::to_string(ms.count()) + " ms by " +
+         (plan_.options.start_timeout ? "--start-timeout" : "KOLO_START_TIMEOUT_MS") +
+         "); see that '" +
          (plan_.options.remote_command.empty() ? "ssh" : plan_.options.remote_command[0]) +
          "' gets there without a question, or raise --start-timeout");
   }

@@ -21,6 +21,7 @@ struct JobPlan {
   std::string own_path;     // of this executable
   std::string own_name;     // of this machine
   std::string directory;    // where ranks start; empty: where the agents are
+  Nanos start_timeout{};    // until the agents answer
   bool colour = false;
 };
 

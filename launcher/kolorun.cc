@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/options.h"
 #include "launcher/agent.h"
 #include "launcher/agent_guard.h"
 #include "launcher/check_build.h"
@@ -126,6 +127,18 @@ std::string check_mpi(const JobPlan& plan) {
          ", which is not on PATH; install the Debian package mpich";
 }
 
+// The option's, or what the ranks will find in their environment.
+Nanos start_timeout_of(const LaunchOptions& options, const Environment& environment) {
+  if (options.start_timeout) return *options.start_timeout;
+  const SharedEnvironment shared = shared_environment(environment, options, false);
+  const Environment composed = compose(environment, {&shared.entries});
+  const auto text = find_variable(composed, "KOLO_START_TIMEOUT_MS");
+  Config config;
+  // The ranks will complain of what cannot be taken.
+  if (text) static_cast<void>(config.set("start_timeout_ms", *text).is_ok());
+  return std::chrono::milliseconds(config.integer("start_timeout_ms"));
+}
+
 int launch(LaunchOptions options, Environment environment) {
   for (const std::string& note : options.notes) complain(note, 0);
   auto hosts = read_hosts(options);
@@ -148,6 +161,7 @@ int launch(LaunchOptions options, Environment environment) {
   if (plan.facts.secret.empty())
     return complain("no random bytes from the kernel", kExitOwnFailure);
   plan.colour = ::isatty(1) == 1 && !find_variable(environment, "NO_COLOR");
+  plan.start_timeout = start_timeout_of(options, environment);
   plan.options = std::move(options);
   plan.environment = std::move(environment);
 

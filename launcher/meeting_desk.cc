@@ -8,7 +8,9 @@ namespace kolo::internal {
 
 MeetingDesk::MeetingDesk(boost::asio::io_context& io, int size, Nanos start_timeout,
                          Deliver deliver)
-    : meeting_(size), start_timeout_(start_timeout), deliver_(std::move(deliver)), timer_(io) {}
+    : meeting_(size, {start_timeout, "--start-timeout", "kolorun"}),
+      deliver_(std::move(deliver)),
+      timer_(io) {}
 
 void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
   const std::uint64_t id = next_id_++;
@@ -20,7 +22,8 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
     known_.insert(decoded->peer.rank);
     std::erase_if(harms_, [&](const Told& told) { return told.rank == decoded->peer.rank; });
     ranks_[id] = decoded->peer.rank;
-    answer(meeting_.join(*std::move(decoded)));
+    if (!decoded->obstacle.is_ok() && culprit_ < 0) culprit_ = decoded->peer.rank;
+    answer(meeting_.join(*std::move(decoded), clock_.now()));
   } else {
     answer({{id, decoded.status(), {}}});
   }
@@ -43,9 +46,13 @@ void MeetingDesk::harmed(std::size_t host, const RelayHarmed& harmed) {
   const auto found = ids_.find({host, harmed.connection});
   if (found == ids_.end()) return;
   const auto rank = ranks_.find(found->second);
-  if (rank == ranks_.end() || is_harmed(rank->second)) return;
+  if (rank == ranks_.end()) return;
   const auto harm = decode_harm(harmed.harm);
-  harms_.push_back({rank->second, harm ? *harm : Harm{}});
+  note_harm(rank->second, harm ? *harm : Harm{}, true);
+}
+
+void MeetingDesk::note_harm(int rank, Harm harm, bool told) {
+  if (!is_harmed(rank)) harms_.push_back({rank, std::move(harm), told});
 }
 
 const MeetingDesk::Told* MeetingDesk::find_harm(int rank) const {
@@ -55,18 +62,22 @@ const MeetingDesk::Told* MeetingDesk::find_harm(int rank) const {
 
 std::optional<LostRank> MeetingDesk::first_lost() const {
   if (harms_.empty()) return std::nullopt;
+  const auto lost = [](const Told& told) {
+    return LostRank{told.harm.lost_rank, told.by_rank ? told.rank : -1, told.harm.why};
+  };
   const Told* last = &harms_.front();
   for (std::size_t i = 0; i < harms_.size(); ++i) {
     const Told* next = find_harm(last->harm.lost_rank);
-    if (next == nullptr) return LostRank{last->harm.lost_rank, last->rank, last->harm.why};
+    if (next == nullptr) return lost(*last);
     last = next;
   }
   // Each blames another: whoever spoke first was there last.
-  return LostRank{harms_.front().harm.lost_rank, harms_.front().rank, harms_.front().harm.why};
+  return lost(harms_.front());
 }
 
 void MeetingDesk::ended(int rank, const std::string& how) {
   if (!no_more_.is_ok()) return;
+  culprit_ = rank;
   no_more_ = peer_lost(how + (known_.contains(rank)
                                   ? "; it cannot meet the others again: let every rank call "
                                     "kolo_init as often as the others"
@@ -88,6 +99,11 @@ void MeetingDesk::fail_waiting() {
 void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
   for (const Meeting::Answer& one : answers) {
     waiting_.erase(one.connection);
+    const auto rank = ranks_.find(one.connection);
+    if (one.status.code() == StatusCode::kPeerLost && rank != ranks_.end() &&
+        rank->second != culprit_) {
+      note_harm(rank->second, {culprit_, one.status.text()}, false);
+    }
     const auto place = places_.find(one.connection);
     if (place == places_.end()) continue;
     deliver_(place->second.first, {place->second.second, encode_answer(one)});
@@ -96,18 +112,16 @@ void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
 
 // The time of a round begins with the first who waits.
 void MeetingDesk::watch_time() {
-  const bool waiting = meeting_.anyone_waits();
-  if (waiting == timing_) return;
-  timing_ = waiting;
-  if (!waiting) {
-    timer_.cancel();
-    return;
-  }
-  timer_.expires_after(start_timeout_);
+  const Nanos due = meeting_.next_expiry();
+  if (due == due_) return;
+  due_ = due;
+  timer_.cancel();
+  if (due == kNever) return;
+  timer_.expires_after(std::max(due - clock_.now(), Nanos(0)));
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    timing_ = false;
     answer(meeting_.expire("the loopback of every host, relayed to kolorun"));
+    watch_time();
   });
 }
 

@@ -25,12 +25,14 @@ class MeetingDesk {
  public:
   using Deliver = std::function<void(std::size_t host, DeliverAnswer answer)>;
 
+  // `start_timeout`: kolorun's option; each rank has a limit of its own besides. kNever: it alone.
   MeetingDesk(boost::asio::io_context& io, int size, Nanos start_timeout, Deliver deliver);
 
   void join(std::size_t host, const RelayJoin& join);
   void left(std::size_t host, const RelayLeft& left);
   void harmed(std::size_t host, const RelayHarmed& harmed);
-  // Whether `rank` has said that another one's end has ended its job, and has not joined since.
+  // Whether `rank` has said that another one's end has ended its job, or was told here that it
+  // cannot begin because of another one, and has not joined since.
   [[nodiscard]] bool is_harmed(int rank) const { return find_harm(rank) != nullptr; }
   // Of the harmed, what the first says of the cause; where it names one that was harmed in turn,
   // what that one says.
@@ -45,13 +47,14 @@ class MeetingDesk {
   struct Told {
     int rank = 0;
     Harm harm;
+    bool by_rank = true;  // else known here
   };
   [[nodiscard]] const Told* find_harm(int rank) const;
+  void note_harm(int rank, Harm harm, bool told);
   void fail_waiting();
   void watch_time();
 
   Meeting meeting_;
-  const Nanos start_timeout_;
   Deliver deliver_;
   boost::asio::steady_timer timer_;
   std::map<Place, std::uint64_t> ids_;
@@ -61,8 +64,10 @@ class MeetingDesk {
   std::vector<Told> harms_;             // in the order of their coming, one a rank
   std::set<std::uint64_t> waiting_;     // not answered yet
   Status no_more_;                      // why the ranks cannot meet any more
+  int culprit_ = -1;                    // because of whom, or because of whom a round failed
   std::uint64_t next_id_ = 1;
-  bool timing_ = false;
+  const SteadyClock clock_;
+  Nanos due_ = kNever;  // of the timer
 };
 
 }  // namespace kolo::internal

@@ -5,6 +5,7 @@
 // users type them. Everything from the program's name on belongs to the program.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,8 +43,8 @@ struct LaunchOptions {
   std::string output_directory;
   bool verbose = false;
   Nanos grace = 10s;
-  Nanos start_timeout = 60s;
-  std::vector<std::string> exports;                              // -x VAR: value from here
+  std::optional<Nanos> start_timeout;  // not given: KOLO_START_TIMEOUT_MS counts
+  std::vector<std::string> exports;    // -x VAR: value from here
   std::vector<std::pair<std::string, std::string>> assignments;  // -x VAR=VALUE, -genv
   std::vector<std::pair<std::string, std::string>> settings;     // option keys and their values
   std::vector<std::string> notes;                                // lines to print before the start

@@ -49,8 +49,9 @@ std::string line_of(const LostRank& lost, const RankEnd* end) {
   }
   std::replace_if(
       why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
-  const std::string told =
-      ", as rank " + std::to_string(lost.told_by) + " told" + (why.empty() ? "" : ": " + why);
+  std::string told;
+  if (lost.told_by >= 0) told = ", as rank " + std::to_string(lost.told_by) + " told";
+  if (!why.empty()) told += ": " + why;
   if (lost.rank < 0) return "the job was ended" + told;
   if (end == nullptr) return "rank " + std::to_string(lost.rank) + " was lost" + told;
   return name_of(*end) + " was lost (" + how_ended(*end) + ")" + told;

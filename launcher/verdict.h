@@ -30,8 +30,8 @@ struct RankEnd {
 
 // What a harmed rank has told of the cause of its harm.
 struct LostRank {
-  int rank = -1;  // -1: no single one
-  int told_by = -1;
+  int rank = -1;     // -1: no single one
+  int told_by = -1;  // -1: kolorun knows it
   std::string why;
 };
 

@@ -8,13 +8,16 @@
 
 #include "transport/channel.h"
 #include "transport/control_link.h"
+#include "transport/net/refusals.h"
 
 namespace kolo::internal {
 
 struct PeerInfo {
   int rank = -1;
-  int host_index = 0;  // the launcher's; hosts are numbered in rank order of their first rank
-  int local_rank = 0;  // place among the ranks of its host
+  // The launcher's; hosts are numbered in rank order of their first rank. -1, before the ranks have
+  // met: as their names tell.
+  int host_index = 0;
+  int local_rank = 0;  // place among the ranks of its host; -1, before: as it follows from the rest
   std::string host;    // a name for people
   std::int64_t pid = 0;
   std::vector<std::string> endpoints;  // "address:port", IPv6 in brackets; most preferred first
@@ -34,6 +37,7 @@ struct Fabric {
   std::vector<std::vector<std::unique_ptr<Channel>>> channels;
   // No descriptor tells when a channel could move (MPI): while it matters, ask it.
   bool polled = false;
+  RefusalCounts refused;  // at this rank's own ports, while they were open
 };
 
 }  // namespace kolo::internal

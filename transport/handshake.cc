@@ -164,7 +164,8 @@ bool Handshake::can_begin_with(std::span<const std::byte> bytes) const {
   return std::memcmp(bytes.data(), &kMagic, std::min(bytes.size(), sizeof kMagic)) == 0;
 }
 
-Status Handshake::fail(Status status) {
+Status Handshake::fail(HandshakeFault fault, Status status) {
+  fault_ = fault;
   step_ = Step::kFailed;
   return status;
 }
@@ -190,7 +191,7 @@ Status Handshake::feed(std::span<const std::byte> bytes) {
 
 Status Handshake::on_hello(std::span<const std::byte> bytes) {
   const Hello hello = read_struct<Hello>(bytes);
-  if (hello.magic != kMagic) return fail(not_kolo());
+  if (hello.magic != kMagic) return fail(HandshakeFault::kNotKolo, not_kolo());
   claim_ = {hello.protocol, static_cast<HandshakeRole>(hello.role),
             hello.stream,   hello.from,
             hello.to,       hello.generation};
@@ -202,7 +203,7 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
   const auto refuse = [&](Refusal refusal, Status status) {
     challenge.refusal = static_cast<std::uint32_t>(refusal);
     output_ += view_of(challenge);
-    return fail(std::move(status));
+    return fail(HandshakeFault::kOtherJob, std::move(status));
   };
   if (protocol_ != 0 && hello.protocol != protocol_) {
     return refuse(Refusal::kOtherProtocol, other_protocol(protocol_, hello.protocol));
@@ -222,17 +223,18 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
 
 Status Handshake::on_challenge(std::span<const std::byte> bytes) {
   const Challenge challenge = read_struct<Challenge>(bytes);
-  if (challenge.magic != kMagic) return fail(not_kolo());
+  if (challenge.magic != kMagic) return fail(HandshakeFault::kNotKolo, not_kolo());
   if (challenge.protocol != protocol_) {
-    return fail(other_protocol(protocol_, challenge.protocol));
+    return fail(HandshakeFault::kOtherJob, other_protocol(protocol_, challenge.protocol));
   }
-  if (!equal_in_constant_time(challenge.job_tag, job_tag_)) return fail(other_job());
+  if (!equal_in_constant_time(challenge.job_tag, job_tag_))
+    return fail(HandshakeFault::kOtherJob, other_job());
   transcript_ += view_of(challenge).substr(0, offsetof(Challenge, proof));
   if (!equal_in_constant_time(challenge.proof, code(side_label(false)))) {
-    return fail(wrong_secret());
+    return fail(HandshakeFault::kWrongSecret, wrong_secret());
   }
   if (challenge.refusal != 0) {
-    return fail(refused(claim_, static_cast<Refusal>(challenge.refusal)));
+    return fail(HandshakeFault::kRefused, refused(claim_, static_cast<Refusal>(challenge.refusal)));
   }
   output_ += view_of(code(side_label(true)));
   step_ = Step::kVerdict;
@@ -240,14 +242,16 @@ Status Handshake::on_challenge(std::span<const std::byte> bytes) {
 }
 
 Status Handshake::on_proof(std::span<const std::byte> bytes) {
-  if (!equal_in_constant_time(bytes, code(side_label(true)))) return fail(wrong_secret());
+  if (!equal_in_constant_time(bytes, code(side_label(true))))
+    return fail(HandshakeFault::kWrongSecret, wrong_secret());
   const Refusal refusal = admit_(claim_);
   Verdict verdict{static_cast<std::uint32_t>(refusal), 0, {}};
   verdict.proof =
       code("kolo verdict", bytes_of(view_of(verdict).substr(0, offsetof(Verdict, proof))));
   output_ += view_of(verdict);
   if (refusal != Refusal::kNone) {
-    return fail(invalid_argument("refused rank " + std::to_string(claim_.from) + ": " +
+    return fail(HandshakeFault::kRefused,
+                invalid_argument("refused rank " + std::to_string(claim_.from) + ": " +
                                  std::string(refusal_text(refusal))));
   }
   session_key_ = code("kolo session key");
@@ -259,8 +263,10 @@ Status Handshake::on_verdict(std::span<const std::byte> bytes) {
   const Verdict verdict = read_struct<Verdict>(bytes);
   const Digest expected =
       code("kolo verdict", bytes_of(view_of(verdict).substr(0, offsetof(Verdict, proof))));
-  if (!equal_in_constant_time(verdict.proof, expected)) return fail(wrong_secret());
-  if (verdict.refusal != 0) return fail(refused(claim_, static_cast<Refusal>(verdict.refusal)));
+  if (!equal_in_constant_time(verdict.proof, expected))
+    return fail(HandshakeFault::kWrongSecret, wrong_secret());
+  if (verdict.refusal != 0)
+    return fail(HandshakeFault::kRefused, refused(claim_, static_cast<Refusal>(verdict.refusal)));
   session_key_ = code("kolo session key");
   step_ = Step::kDone;
   return Status::ok();

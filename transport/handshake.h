@@ -52,6 +52,9 @@ enum class Refusal : std::uint32_t {
   kDuplicate = 7,
 };
 
+// Why a handshake has failed, in few words.
+enum class HandshakeFault { kNone, kNotKolo, kOtherJob, kWrongSecret, kRefused };
+
 class Handshake {
  public:
   static constexpr std::size_t kMaxBytes = 4096;  // no side ever reads more than this
@@ -73,6 +76,7 @@ class Handshake {
   // generation, stream or role), INTERNAL (not a kolo handshake at all).
   Status feed(std::span<const std::byte> bytes);
 
+  [[nodiscard]] HandshakeFault fault() const { return fault_; }  // kOtherJob: or version
   [[nodiscard]] bool done() const { return step_ == Step::kDone; }
   [[nodiscard]] bool is_connector() const { return connector_; }
   // An acceptor has heard a Hello that fits its job.
@@ -85,7 +89,7 @@ class Handshake {
   enum class Step { kHello, kChallenge, kProof, kVerdict, kDone, kFailed };
 
   Handshake(std::string_view job, std::string_view secret, const Digest& nonce);
-  Status fail(Status status);
+  Status fail(HandshakeFault fault, Status status);
   Status on_hello(std::span<const std::byte> bytes);
   Status on_challenge(std::span<const std::byte> bytes);
   Status on_proof(std::span<const std::byte> bytes);
@@ -94,6 +98,7 @@ class Handshake {
 
   bool connector_ = false;
   Step step_ = Step::kHello;
+  HandshakeFault fault_ = HandshakeFault::kNone;
   Hmac hmac_;
   Digest job_tag_;
   Digest nonce_;

@@ -24,6 +24,12 @@ std::vector<DynamicLibrary::Candidate> candidates(const Config& config) {
   return files;
 }
 
+Status not_found(const Status& tried) {
+  return unsupported("CUDA: no runtime library is found (" + tried.text() +
+                     "); install CUDA's runtime of version " + version_text(kOldestRuntime) +
+                     " or newer, or say by KOLO_CUDART_PATH where libcudart is");
+}
+
 // How many objects this process has ever loaded; a lock and one call, whatever their number.
 unsigned long long count_objects_loaded() {
   unsigned long long count = 0;
@@ -53,18 +59,33 @@ Status check_cuda_wanted(const Config& config, const char* library) {
 Result<std::unique_ptr<const Runtime>> Runtime::load(const Config& config) {
   KOLO_RETURN_IF_ERROR(check_cuda_wanted(config, "CUDA"));
   auto library = DynamicLibrary::open(candidates(config));
-  if (!library) {
-    return unsupported("CUDA: no runtime library is found (" + library.status().text() +
-                       "); install CUDA's runtime of version " + version_text(kOldestRuntime) +
-                       " or newer, or say by KOLO_CUDART_PATH where libcudart is");
+  return library ? from(*library) : not_found(library.status());
+}
+
+// What was loaded for the look goes again: else host memory would be asked for its device from now
+// on, in a program that has nothing to do with CUDA.
+Result<Runtime::Found> Runtime::look(const Config& config) {
+  KOLO_RETURN_IF_ERROR(check_cuda_wanted(config, "CUDA"));
+  auto library = DynamicLibrary::peek(candidates(config));
+  if (!library) return not_found(library.status());
+  Result<Found> found = Found();
+  if (auto runtime = from(*library)) {
+    found = Found{(*runtime)->path(), (*runtime)->version()};
+  } else {
+    found = runtime.status();
   }
+  library->close();
+  return found;
+}
+
+Result<std::unique_ptr<const Runtime>> Runtime::from(const DynamicLibrary& library) {
   std::unique_ptr<Runtime> runtime(new Runtime);
-  runtime->path_ = library->path();
+  runtime->path_ = library.path();
   std::string missing;
 #define KOLO_REQUIRED(result, name, parameters) \
-  if (!bind(*library, #name, runtime->name)) append_name(missing, #name);
+  if (!bind(library, #name, runtime->name)) append_name(missing, #name);
 #define KOLO_OPTIONAL(result, name, parameters) \
-  static_cast<void>(bind(*library, #name, runtime->name));
+  static_cast<void>(bind(library, #name, runtime->name));
   KOLO_CUDA_FUNCTIONS(KOLO_REQUIRED, KOLO_OPTIONAL)
 #undef KOLO_REQUIRED
 #undef KOLO_OPTIONAL
@@ -75,7 +96,7 @@ Result<std::unique_ptr<const Runtime>> Runtime::load(const Config& config) {
     return std::unique_ptr<const Runtime>(std::move(runtime));
   }
   return unsupported(
-      "CUDA: " + library->path() + " is not a CUDA runtime of version " +
+      "CUDA: " + library.path() + " is not a CUDA runtime of version " +
       version_text(kOldestRuntime) + " or newer (" +
       (missing.empty() ? "it is " + version_text(runtime->version_) : "it lacks " + missing) +
       "); install a newer one, or name one by KOLO_CUDART_PATH");

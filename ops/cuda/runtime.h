@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/dynamic_library.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "ops/cuda/abi.h"
@@ -33,6 +34,13 @@ class Runtime : public Functions {
   // UNSUPPORTED (none found, too old, the option `cuda` is off), with the cure.
   static Result<std::unique_ptr<const Runtime>> load(const Config& config);
 
+  // What load() would find, and no more: the process is as it was, also for a Presence.
+  struct Found {
+    std::string path;
+    int version = 0;
+  };
+  static Result<Found> look(const Config& config);
+
   // Wakes the driver up, which takes a while the first time. At least 1; else UNSUPPORTED (no
   // driver, an old driver, no device), with the cure.
   [[nodiscard]] Result<int> count_devices() const;
@@ -47,6 +55,7 @@ class Runtime : public Functions {
 
  private:
   Runtime() = default;
+  static Result<std::unique_ptr<const Runtime>> from(const DynamicLibrary& library);
 
   std::string path_;
   int version_ = 0;

@@ -42,12 +42,26 @@ void ProofSession::read_rest(std::size_t begun) {
         if (error) return self->finish(peer_lost(error.message()));
         const auto have = std::span(self->in_).first(begun + bytes);
         if (!self->handshake_.can_begin_with(have)) {
+          self->is_other_ = true;
           return self->finish({StatusCode::kInternal, "it does not speak kolo's handshake"});
         }
         if (have.size() < wanted) return self->read_rest(have.size());
         self->failure_ = self->handshake_.feed(have);
         self->write();
       });
+}
+
+RefusalKind ProofSession::refusal() const {
+  if (is_other_) return RefusalKind::kNotKolo;
+  switch (handshake_.fault()) {
+    case HandshakeFault::kNotKolo: return RefusalKind::kNotKolo;
+    case HandshakeFault::kOtherJob: return RefusalKind::kOtherJob;
+    case HandshakeFault::kWrongSecret: return RefusalKind::kWrongSecret;
+    case HandshakeFault::kRefused: return RefusalKind::kUnwanted;
+    case HandshakeFault::kNone: break;
+  }
+  // An honest peer with another secret goes when it sees this side's proof.
+  return introduced() ? RefusalKind::kWrongSecret : RefusalKind::kClosed;
 }
 
 void ProofSession::finish(Status status) {
@@ -138,7 +152,7 @@ void ProvingAcceptor::make_room() {
   if (out == strangers_.end()) out = strangers_.begin();
   const std::shared_ptr<Stranger> stranger = *out;
   strangers_.erase(out);
-  note_refusal(*stranger, "pushed out by others before its proof");
+  note_refusal(*stranger, RefusalKind::kPushedOut, "pushed out by others before its proof");
   stranger->session->cancel();
 }
 
@@ -176,10 +190,22 @@ void ProvingAcceptor::limit(const std::shared_ptr<Stranger>& stranger) {
 void ProvingAcceptor::ended(const std::shared_ptr<Stranger>& stranger, const Status& status) {
   stranger->deadline.cancel();
   strangers_.remove(stranger);
-  if (!status) note_refusal(*stranger, stranger->late ? "no proof in time" : status.text());
+  if (status.is_ok()) return;
+  if (stranger->late) return note_refusal(*stranger, RefusalKind::kLate, "no proof in time");
+  note_refusal(*stranger, stranger->session->refusal(), status.text());
 }
 
-void ProvingAcceptor::note_refusal(const Stranger& stranger, const std::string& reason) {
+RefusalCounts ProvingAcceptor::refused() const {
+  RefusalCounts counts;
+  for (std::size_t kind = 0; kind < kRefusalKinds; ++kind) {
+    counts.by_kind[kind] = refused_[kind].load(std::memory_order_relaxed);
+  }
+  return counts;
+}
+
+void ProvingAcceptor::note_refusal(const Stranger& stranger, RefusalKind kind,
+                                   const std::string& reason) {
+  refused_[static_cast<std::size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   if (refusals_.empty()) say_refusals();
   refusals_.note(stranger.address, reason, SteadyClock().now());
 }

@@ -4,6 +4,8 @@
 // may destroy nothing of this file's but through it. Included by few files (Boost.Asio inside).
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
@@ -41,6 +43,8 @@ class ProofSession : public std::enable_shared_from_this<ProofSession> {
   void start() { write(); }
   void cancel();  // `done` follows
   [[nodiscard]] bool introduced() const { return handshake_.introduced(); }
+  // Why it was refused, once `done` was called with an error.
+  [[nodiscard]] RefusalKind refusal() const;
 
  private:
   void write();
@@ -53,6 +57,7 @@ class ProofSession : public std::enable_shared_from_this<ProofSession> {
   Done done_;
   Status failure_;
   std::string out_;
+  bool is_other_ = false;  // what came cannot be a handshake
   std::array<std::byte, 128> in_{};
 };
 
@@ -76,6 +81,7 @@ class ProvingAcceptor {
   ~ProvingAcceptor();
   void start() { wait(); }
   [[nodiscard]] const tcp::endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] RefusalCounts refused() const;  // until now; any thread
 
  private:
   struct Stranger;
@@ -85,7 +91,7 @@ class ProvingAcceptor {
   void ended(const std::shared_ptr<Stranger>& stranger, const Status& status);
   void limit(const std::shared_ptr<Stranger>& stranger);
   void make_room();
-  void note_refusal(const Stranger& stranger, const std::string& reason);
+  void note_refusal(const Stranger& stranger, RefusalKind kind, const std::string& reason);
   void say_refusals();
 
   asio::io_context& io_;
@@ -98,6 +104,7 @@ class ProvingAcceptor {
   Admitted admitted_;
   Warn warn_;
   RefusalLog refusals_;
+  std::array<std::atomic<std::uint64_t>, kRefusalKinds> refused_{};
   std::list<std::shared_ptr<Stranger>> strangers_;  // oldest first
 };
 

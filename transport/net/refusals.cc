@@ -1,8 +1,29 @@
 #include "transport/net/refusals.h"
 
+#include <numeric>
 #include <utility>
 
 namespace kolo::internal {
+
+RefusalCounts& RefusalCounts::operator+=(const RefusalCounts& other) {
+  for (std::size_t kind = 0; kind < kRefusalKinds; ++kind) by_kind[kind] += other.by_kind[kind];
+  return *this;
+}
+
+std::uint64_t RefusalCounts::total() const {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
+}
+
+std::string RefusalCounts::json() const {
+  constexpr std::array<const char*, kRefusalKinds> kNames = {
+      "not_kolo", "other_job", "wrong_secret", "unwanted", "late", "closed", "pushed_out"};
+  std::string text = "{";
+  for (std::size_t kind = 0; kind < kRefusalKinds; ++kind) {
+    text += (kind == 0 ? "\"" : ",\"") + std::string(kNames[kind]) +
+            "\":" + std::to_string(by_kind[kind]);
+  }
+  return text + "}";
+}
 
 void RefusalLog::note(const std::string& source, const std::string& reason, Nanos now) {
   const bool full = sources_.size() >= kMaxSources && !sources_.contains(source);

@@ -2,6 +2,8 @@
 // source and 10 s, with their number. Pure: no clock, no output. One thread.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -10,6 +12,30 @@
 #include "base/clock.h"
 
 namespace kolo::internal {
+
+enum class RefusalKind {
+  kNotKolo,      // other bytes than a handshake's
+  kOtherJob,     // of kolo, but of another job or version
+  kWrongSecret,  // a wrong proof, or none after it saw this side's
+  kUnwanted,     // proved, but not expected here
+  kLate,         // no proof in time
+  kClosed,       // ended by the peer before its proof
+  kPushedOut,    // made room for others
+};
+inline constexpr std::size_t kRefusalKinds = 7;
+
+// How many were refused, by kind.
+struct RefusalCounts {
+  std::array<std::uint64_t, kRefusalKinds> by_kind{};
+
+  RefusalCounts& operator+=(const RefusalCounts& other);
+  [[nodiscard]] std::uint64_t of(RefusalKind kind) const {
+    return by_kind[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] std::uint64_t total() const;
+  // {"not_kolo":0,"other_job":0,"wrong_secret":2,...}
+  [[nodiscard]] std::string json() const;
+};
 
 class RefusalLog {
  public:

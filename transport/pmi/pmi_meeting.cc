@@ -115,8 +115,12 @@ Result<int> open_meeting(PmiClient& pmi, int size, Nanos limit, PmiPlace& place)
   }
   place.server = *std::move(server);
   place.endpoint = place.server->endpoint();
-  KOLO_RETURN_IF_ERROR(pmi.put(
-      key_of(*meeting), place.identity.job + "," + place.identity.secret + "," + place.endpoint));
+  std::string text = place.identity.job + ",";
+  text += place.identity.secret;
+  text += "," + place.endpoint;
+  const Status put = pmi.put(key_of(*meeting), text);
+  wipe(text);
+  KOLO_RETURN_IF_ERROR(put);
   return *meeting;
 }
 
@@ -126,7 +130,7 @@ Result<int> read_meeting(PmiClient& pmi, PmiPlace& place) {
   if (!next) return next.status();
   auto value = pmi.get(key_of(*next - 1));
   if (!value) return value.status();
-  const std::string text = value->value_or("");
+  std::string text = value->value_or("");
   if (text == kNoMeeting) {
     return resource_error("rank 0 could not open the job's meeting; its own error says why");
   }
@@ -140,6 +144,7 @@ Result<int> read_meeting(PmiClient& pmi, PmiPlace& place) {
   place.identity.job = text.substr(0, first);
   place.identity.secret = text.substr(first + 1, second - first - 1);
   place.endpoint = text.substr(second + 1);
+  wipe(text);
   return *next - 1;
 }
 

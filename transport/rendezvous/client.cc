@@ -16,22 +16,21 @@ using boost::system::error_code;
 // The server names the missing ranks when the start timeout ends: its word is waited for a little
 // longer than this side's own limit.
 constexpr Nanos kServerGrace = 500ms;
+// For a rank that cannot take part to say so, where the server may begin a little later.
+constexpr Nanos kDeclineTime = 2s;
 
 class Client final : public RendezvousClient {
  public:
   Client(std::string endpoint, JobIdentity identity)
       : endpoint_(std::move(endpoint)), identity_(std::move(identity)) {}
 
-  Status join(int size, const PeerInfo& self, Nanos limit) {
+  Status join(Meeting::Join join, Nanos limit) {
     Result<std::vector<tcp::endpoint>> addresses = resolve(endpoint_);
     if (!addresses) return addresses.status();
-    claim_ = {identity_.protocol, HandshakeRole::kRendezvous, 0, self.rank, -1, 0};
-    Meeting::Join join;
+    claim_ = {identity_.protocol, HandshakeRole::kRendezvous, 0, join.peer.rank, -1, 0};
     join.protocol = identity_.protocol;
-    join.size = size;
-    join.peer = self;
     join_bytes_ = encode_join(join);
-    size_ = static_cast<std::size_t>(size);
+    size_ = static_cast<std::size_t>(join.size);
     connector_ = std::make_shared<ProvingConnector>(
         io_, std::move(*addresses), ProvingConnector::Options{.retry_refused = true},
         [this] {
@@ -46,7 +45,7 @@ class Client final : public RendezvousClient {
     io_.run_until(deadline);
     if (!result_ && socket_) io_.run_until(deadline + kServerGrace);
     if (result_) return *result_;
-    return too_late(self.rank, limit);
+    return too_late(join.peer.rank, limit);
   }
 
   [[nodiscard]] const PeerTable& table() const override { return table_; }
@@ -150,11 +149,25 @@ Result<std::unique_ptr<RendezvousClient>> RendezvousClient::join(const std::stri
   }
   try {
     auto client = std::make_unique<Client>(endpoint, identity);
-    KOLO_RETURN_IF_ERROR(client->join(size, self, limit));
+    KOLO_RETURN_IF_ERROR(
+        client->join({0, identity.protocol, size, self, limit, Status::ok()}, limit));
     return std::unique_ptr<RendezvousClient>(std::move(client));
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot join the rendezvous: ") + error.what() +
                           "; raise the limit of open files (ulimit -n)");
+  }
+}
+
+void RendezvousClient::decline(const std::string& endpoint, const JobIdentity& identity, int size,
+                               const PeerInfo& self, const Status& why) {
+  if (identity.secret.size() < kMinSecretBytes) return;
+  try {
+    Client client(endpoint, identity);
+    // The answer says what the others are told.
+    static_cast<void>(
+        client.join({0, identity.protocol, size, self, kDeclineTime, why}, kDeclineTime));
+  } catch (const boost::system::system_error&) {
+    // No descriptor, most likely: the others wait for their start timeout.
   }
 }
 

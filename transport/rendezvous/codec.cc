@@ -11,6 +11,7 @@ constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::size_t kMaxSettingsBytes = std::size_t{64} << 10;
 constexpr int kMaxEndpoints = 64;
 constexpr std::size_t kMaxEndpointBytes = 300;
+constexpr std::uint64_t kMaxLimitMs = std::uint64_t{366} * 24 * 3600 * 1000;
 
 void to_message(const PeerInfo& peer, rendezvous::Peer& message) {
   message.set_rank(peer.rank);
@@ -20,6 +21,10 @@ void to_message(const PeerInfo& peer, rendezvous::Peer& message) {
   message.set_pid(peer.pid);
   for (const std::string& endpoint : peer.endpoints) message.add_endpoints(endpoint);
   message.set_settings(peer.settings);
+}
+
+bool is_status(int number) {
+  return number >= 0 && number < static_cast<int>(StatusCode::kInProgress);
 }
 
 Status malformed(const std::string& what) {
@@ -55,6 +60,12 @@ std::string encode_join(const Meeting::Join& join) {
   rendezvous::Join message;
   message.set_protocol(join.protocol);
   message.set_size(join.size);
+  if (join.limit != kNever) {
+    message.set_limit_ms(static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(join.limit).count()));
+  }
+  message.set_obstacle(static_cast<std::int32_t>(join.obstacle.code()));
+  message.set_obstacle_text(join.obstacle.text().substr(0, kMaxTextBytes));
   to_message(join.peer, *message.mutable_peer());
   return message.SerializeAsString();
 }
@@ -64,7 +75,15 @@ Result<Meeting::Join> decode_join(std::uint64_t connection, std::string_view byt
   if (!parse(message, bytes)) return malformed("not a join");
   Result<PeerInfo> peer = from_message(message.peer());
   if (!peer) return peer.status();
-  return Meeting::Join{connection, message.protocol(), message.size(), std::move(*peer)};
+  if (!is_status(message.obstacle())) return malformed("unknown status");
+  if (message.obstacle_text().size() > kMaxTextBytes) return malformed("text too long");
+  if (message.limit_ms() > kMaxLimitMs) return malformed("limit");
+  Meeting::Join join{connection, message.protocol(), message.size(), std::move(*peer), kNever, {}};
+  if (message.limit_ms() > 0) join.limit = std::chrono::milliseconds(message.limit_ms());
+  if (message.obstacle() != 0) {
+    join.obstacle = Status(static_cast<StatusCode>(message.obstacle()), message.obstacle_text());
+  }
+  return join;
 }
 
 std::string encode_harm(const Harm& harm) {
@@ -98,9 +117,7 @@ std::string encode_answer(const Meeting::Answer& answer) {
 Result<Meeting::Answer> decode_answer(std::uint64_t connection, std::string_view bytes) {
   rendezvous::Answer message;
   if (!parse(message, bytes)) return malformed("not an answer");
-  if (message.status() < 0 || message.status() >= static_cast<int>(StatusCode::kInProgress)) {
-    return malformed("unknown status");
-  }
+  if (!is_status(message.status())) return malformed("unknown status");
   if (message.peers_size() > kMaxJobSize) return malformed("too many peers");
   Meeting::Answer answer;
   answer.connection = connection;

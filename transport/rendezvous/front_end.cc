@@ -140,6 +140,7 @@ class FrontEnd final : public RendezvousFrontEnd {
   }
 
   [[nodiscard]] std::string endpoint() const override { return endpoint_; }
+  [[nodiscard]] RefusalCounts refused() const override { return acceptor_.refused(); }
 
   void deliver(std::uint64_t connection, std::string bytes) override {
     asio::post(io_, [this, connection, sent = std::move(bytes)] {

@@ -46,7 +46,8 @@ class RendezvousFrontEnd {
                                                            MeetingBackend& backend);
   virtual ~RendezvousFrontEnd() = default;  // closes everything; no call to the backend after it
 
-  [[nodiscard]] virtual std::string endpoint() const = 0;  // "127.0.0.1:41234"
+  [[nodiscard]] virtual std::string endpoint() const = 0;   // "127.0.0.1:41234"
+  [[nodiscard]] virtual RefusalCounts refused() const = 0;  // until now; any thread
   // Sends an encoded answer (codec.h: encode_answer); dropped if the connection has ended.
   // Any thread.
   virtual void deliver(std::uint64_t connection, std::string bytes) = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "transport/rendezvous/codec.h"
@@ -18,16 +19,53 @@ std::string who(const PeerInfo& peer) {
   return text;
 }
 
+// Where some rank does not know its host's number, the names tell.
+void number_hosts(std::vector<PeerInfo>& peers) {
+  const auto unknown = [](const PeerInfo& peer) { return peer.host_index < 0; };
+  if (std::none_of(peers.begin(), peers.end(), unknown)) return;
+  std::map<std::string, int> numbers;
+  for (PeerInfo& peer : peers) {
+    peer.host_index =
+        numbers.try_emplace(peer.host, static_cast<int>(numbers.size())).first->second;
+  }
+}
+
+// On hosts where some rank does not know its place, places are in the order of ranks.
+void number_local_ranks(std::vector<PeerInfo>& peers) {
+  std::map<int, int> next;  // by host
+  for (const PeerInfo& peer : peers) {
+    if (peer.local_rank < 0) next.try_emplace(peer.host_index, 0);
+  }
+  for (PeerInfo& peer : peers) {
+    const auto host = next.find(peer.host_index);
+    if (host != next.end()) peer.local_rank = host->second++;
+  }
+}
+
 }  // namespace
 
-// What this one join is refused for, whatever the others do.
-Status Meeting::check(const Join& join) const {
+// What keeps the job from meeting, whoever else comes.
+Status Meeting::obstacle_of(const Join& join) const {
   const PeerInfo& peer = join.peer;
+  if (join.protocol != kProtocolVersion) {
+    return invalid_argument(who(peer) + " speaks kolo protocol " + std::to_string(join.protocol) +
+                            ", the others speak " + std::to_string(kProtocolVersion) +
+                            "; run every rank and kolorun with the same version of kolo");
+  }
+  if (!join.obstacle.is_ok()) {
+    return peer_lost(who(peer) + " cannot take part: " + join.obstacle.text());
+  }
   if (join.size != size_) {
     return invalid_argument(who(peer) + " says the job has " + std::to_string(join.size) +
                             " ranks, the rendezvous was started for " + std::to_string(size_) +
                             "; give every rank the same KOLO_SIZE");
   }
+  return Status::ok();
+}
+
+// What this one join is refused for, whatever the others do.
+Status Meeting::check(const Join& join) const {
+  const PeerInfo& peer = join.peer;
   if (peer.rank < 0 || peer.rank >= size_) {
     return invalid_argument(who(peer) + " is out of range: the job has ranks 0 to " +
                             std::to_string(size_ - 1) + "; correct KOLO_RANK");
@@ -52,12 +90,9 @@ std::vector<Meeting::Answer> Meeting::fail_round(const Status& why) {
   return answers;
 }
 
-std::vector<Meeting::Answer> Meeting::join(Join join) {
-  if (join.protocol != kProtocolVersion && round_failure_.is_ok()) {
-    round_failure_ =
-        invalid_argument(who(join.peer) + " speaks kolo protocol " + std::to_string(join.protocol) +
-                         ", the others speak " + std::to_string(kProtocolVersion) +
-                         "; run every rank and kolorun with the same version of kolo");
+std::vector<Meeting::Answer> Meeting::join(Join join, Nanos now) {
+  if (Status obstacle = obstacle_of(join); !obstacle && round_failure_.is_ok()) {
+    round_failure_ = std::move(obstacle);
     untold_.clear();
     for (int rank = 0; rank < size_; ++rank) untold_.push_back(rank);
   }
@@ -70,8 +105,13 @@ std::vector<Meeting::Answer> Meeting::join(Join join) {
     if (untold_.empty()) round_failure_ = Status::ok();
     return answers;
   }
-  if (Status status = check(join); !status) return {{join.connection, std::move(status), {}}};
-  present_.push_back({join.connection, std::move(join.peer)});
+  if (Status status = check(join); !status) {
+    refused_ = status.text();
+    return {{join.connection, std::move(status), {}}};
+  }
+  const Nanos limit = std::min(join.limit, limit_.time);
+  const Nanos deadline = limit > kNever - now ? kNever : now + limit;
+  present_.push_back({join.connection, std::move(join.peer), limit, deadline});
   return answers_if_complete();
 }
 
@@ -81,6 +121,7 @@ std::vector<Meeting::Answer> Meeting::answers_if_complete() {
       present_.size() == static_cast<std::size_t>(size_) &&
       std::none_of(present_.begin(), present_.end(), [](const Present& p) { return p.answered; });
   if (!complete) return {};
+  refused_.clear();
   PeerTable table;
   table.generation = ++generation_;
   for (Present& present : present_) {
@@ -89,6 +130,8 @@ std::vector<Meeting::Answer> Meeting::answers_if_complete() {
   }
   std::sort(table.peers.begin(), table.peers.end(),
             [](const PeerInfo& a, const PeerInfo& b) { return a.rank < b.rank; });
+  number_hosts(table.peers);
+  number_local_ranks(table.peers);
   std::vector<Answer> answers;
   for (const Present& present : present_) {
     answers.push_back({present.connection, Status::ok(), table});
@@ -116,8 +159,23 @@ bool Meeting::anyone_waits() const {
                      [](const Present& p) { return !p.answered; });
 }
 
-std::vector<Meeting::Answer> Meeting::expire(const std::string& where) {
+Nanos Meeting::next_expiry() const {
+  Nanos first = kNever;
+  for (const Present& present : present_) {
+    if (!present.answered) first = std::min(first, present.deadline);
+  }
+  return first;
+}
+
+std::vector<Meeting::Answer> Meeting::expire(const std::string& where, const std::string& more) {
   if (!anyone_waits()) return {};
+  const Present* first = nullptr;  // whose time has come
+  for (const Present& present : present_) {
+    if (present.answered || (first != nullptr && first->deadline <= present.deadline)) continue;
+    first = &present;
+  }
+  const bool is_common = first->limit >= limit_.time;
+  const std::string option = is_common ? limit_.option : "KOLO_START_TIMEOUT_MS";
   std::string text = "missing rank";
   const std::vector<int> ranks = missing();
   if (ranks.size() != 1) text += "s";
@@ -129,9 +187,17 @@ std::vector<Meeting::Answer> Meeting::expire(const std::string& where) {
   }
   text += " of ";
   text += std::to_string(size_);
-  text += " when the start timeout ended; the rendezvous listens on ";
-  text += where;
-  text += ": see that these ranks were started and can reach it, or raise KOLO_START_TIMEOUT_MS";
+  text += " when the start timeout ended";
+  if (first->limit != kNever) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(first->limit).count();
+    text += " (" + std::to_string(ms) + " ms by " + option + " of ";
+    text += is_common ? limit_.owner : "rank " + std::to_string(first->peer.rank);
+    text += ")";
+  }
+  text += "; the rendezvous listens on " + where;
+  text += ": see that these ranks were started and can reach it, or raise " + option;
+  if (!refused_.empty()) text += "; refused meanwhile: " + refused_;
+  if (!more.empty()) text += "; " + more;
   return fail_round(timed_out(std::move(text)));
 }
 

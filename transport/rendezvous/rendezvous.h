@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "transport/fabric.h"
+#include "transport/net/refusals.h"
+#include "transport/secret.h"
 
 namespace kolo::internal {
 
@@ -27,8 +29,15 @@ inline constexpr std::size_t kMinSecretBytes = 16;
 
 struct JobIdentity {
   std::string job;                            // any text; tells jobs apart in errors
-  std::string secret;                         // at least kMinSecretBytes; never logged
+  Secret secret;                              // at least kMinSecretBytes; never logged
   std::uint32_t protocol = kProtocolVersion;  // what this side says of itself
+};
+
+// What ends a round beside each rank's own limit: `time`, set by `option` of `owner`.
+struct MeetingLimit {
+  Nanos time = kNever;
+  std::string option = "KOLO_START_TIMEOUT_MS";
+  std::string owner = "rank 0";
 };
 
 // Pure meeting logic without sockets: shared by the server in one process and by kolorun, which
@@ -40,6 +49,8 @@ class Meeting {
     std::uint32_t protocol = 0;
     int size = 0;
     PeerInfo peer;
+    Nanos limit = kNever;  // how long this rank waits
+    Status obstacle;       // why this rank cannot take part
   };
   struct Answer {
     std::uint64_t connection = 0;
@@ -47,15 +58,18 @@ class Meeting {
     PeerTable table;
   };
 
-  explicit Meeting(int size) : size_(size) {}
+  explicit Meeting(int size, MeetingLimit limit = {}) : size_(size), limit_(std::move(limit)) {}
   // Answers due now: none while the meeting is incomplete; an error at once for a rank out of
-  // range, a rank already present, another size or another protocol number (that one fails the
-  // whole round, on all).
-  std::vector<Answer> join(Join join);
+  // range or already present. What keeps the job from meeting fails the whole round, on all:
+  // another size, another protocol number, a rank that cannot take part.
+  std::vector<Answer> join(Join join, Nanos now = Nanos(0));
   // The connection ended: its rank may join again.
   void left(std::uint64_t connection);
-  // Everyone waiting gets TIMED_OUT with the ranks that are missing.
-  std::vector<Answer> expire(const std::string& where);
+  // When to call expire(): once the first of those who wait has waited long enough.
+  [[nodiscard]] Nanos next_expiry() const;
+  // Everyone waiting gets TIMED_OUT with the ranks that are missing, and whose limit it was.
+  // `more`: what is known besides.
+  std::vector<Answer> expire(const std::string& where, const std::string& more = "");
   [[nodiscard]] std::vector<int> missing() const;
   // Whether somebody has joined the present round: then the start timeout is running.
   [[nodiscard]] bool anyone_waits() const;
@@ -64,16 +78,21 @@ class Meeting {
   struct Present {
     std::uint64_t connection;
     PeerInfo peer;
+    Nanos limit;
+    Nanos deadline;
     bool answered = false;
   };
+  [[nodiscard]] Status obstacle_of(const Join& join) const;
   [[nodiscard]] Status check(const Join& join) const;
   std::vector<Answer> fail_round(const Status& why);
   std::vector<Answer> answers_if_complete();
 
   int size_;
+  MeetingLimit limit_;
   std::uint64_t generation_ = 0;
   std::vector<Present> present_;
-  Status round_failure_;     // another protocol number was seen
+  Status round_failure_;     // why no rank can meet the others
+  std::string refused_;      // the last that was refused in this round, for people
   std::vector<int> untold_;  // ranks that have not heard of it yet
 };
 
@@ -91,7 +110,8 @@ class RendezvousServer {
                                                          const JobIdentity& identity,
                                                          Nanos start_timeout);
   virtual ~RendezvousServer() = default;
-  [[nodiscard]] virtual std::string endpoint() const = 0;  // "127.0.0.1:41234"
+  [[nodiscard]] virtual std::string endpoint() const = 0;   // "127.0.0.1:41234"
+  [[nodiscard]] virtual RefusalCounts refused() const = 0;  // until now; any thread
 };
 
 class RendezvousClient {
@@ -102,6 +122,10 @@ class RendezvousClient {
   static Result<std::unique_ptr<RendezvousClient>> join(const std::string& endpoint,
                                                         const JobIdentity& identity, int size,
                                                         const PeerInfo& self, Nanos limit);
+  // Instead of join(), tells the others why this rank cannot take part: they do not wait for it.
+  // Blocks for a moment; nothing depends on it.
+  static void decline(const std::string& endpoint, const JobIdentity& identity, int size,
+                      const PeerInfo& self, const Status& why);
   virtual ~RendezvousClient() = default;  // leaves the meeting
   [[nodiscard]] virtual const PeerTable& table() const = 0;
   // This rank's job has been ended by another rank, so that whatever becomes of it now is not the

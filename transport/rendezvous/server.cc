@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -11,7 +12,8 @@ namespace {
 // A Meeting behind a front end. The meeting is touched by the front end's thread only.
 class Server final : public RendezvousServer, private MeetingBackend {
  public:
-  Server(int size, Nanos start_timeout) : meeting_(size), start_timeout_(start_timeout) {}
+  Server(int size, Nanos start_timeout)
+      : meeting_(size, {start_timeout, "KOLO_START_TIMEOUT_MS", "rank 0"}) {}
 
   Status open(const std::string& address, const JobIdentity& identity) {
     auto opened = RendezvousFrontEnd::start(address, identity, *this);
@@ -23,6 +25,7 @@ class Server final : public RendezvousServer, private MeetingBackend {
   }
 
   [[nodiscard]] std::string endpoint() const override { return endpoint_; }
+  [[nodiscard]] RefusalCounts refused() const override { return front_end_->refused(); }
 
  private:
   void join(std::uint64_t connection, std::string bytes) override {
@@ -32,24 +35,33 @@ class Server final : public RendezvousServer, private MeetingBackend {
       answer({{connection, join.status(), {}}});
       return;
     }
-    const bool ran = meeting_.anyone_waits();
-    answer(meeting_.join(std::move(*join)));
-    update_alarm(ran);
+    answer(meeting_.join(std::move(*join), clock_.now()));
+    update_alarm();
   }
 
   void left(std::uint64_t connection) override {
     opened_.wait();
-    const bool ran = meeting_.anyone_waits();
     meeting_.left(connection);
-    update_alarm(ran);
+    update_alarm();
   }
 
-  void alarm() override { answer(meeting_.expire(endpoint_)); }
+  void alarm() override {
+    const RefusalCounts refused = front_end_->refused();
+    answer(meeting_.expire(
+        endpoint_, refused.total() == 0
+                       ? ""
+                       : std::to_string(refused.total()) + " connections were refused meanwhile, " +
+                             std::to_string(refused.of(RefusalKind::kWrongSecret)) +
+                             " of them for a wrong secret"));
+    update_alarm();
+  }
 
   // The start timeout runs from the first join of a round.
-  void update_alarm(bool ran) {
-    const bool runs = meeting_.anyone_waits();
-    if (runs != ran) front_end_->set_alarm(runs ? start_timeout_ : kNever);
+  void update_alarm() {
+    const Nanos due = meeting_.next_expiry();
+    if (due == due_) return;
+    due_ = due;
+    front_end_->set_alarm(due == kNever ? kNever : std::max(due - clock_.now(), Nanos(0)));
   }
 
   void answer(const std::vector<Meeting::Answer>& answers) {
@@ -58,8 +70,9 @@ class Server final : public RendezvousServer, private MeetingBackend {
     }
   }
 
+  const SteadyClock clock_;
   Meeting meeting_;
-  Nanos start_timeout_;
+  Nanos due_ = kNever;  // of the alarm
   std::string endpoint_;
   // A rank may join before open() has stored the front end.
   std::promise<void> ready_;

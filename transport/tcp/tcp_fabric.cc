@@ -89,6 +89,7 @@ class Mesh {
   Result<Fabric> take_fabric(const TcpOptions& options, Poller& poller) {
     Fabric fabric;
     fabric.table = table_;
+    for (const auto& acceptor : acceptors_) fabric.refused += acceptor->refused();
     fabric.channels.resize(static_cast<std::size_t>(options.streams));
     for (auto& stream : fabric.channels) stream.resize(table_.peers.size());
     auto control = std::make_unique<TcpControl>(poller);

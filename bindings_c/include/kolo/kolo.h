@@ -218,8 +218,9 @@ typedef struct kolo_options {
 /* The library's version, as "0.1.0". Never NULL; valid for ever. */
 KOLO_API const char* kolo_version(void);
 
-/* What this library was built with, and which roads it finds, as a JSON object. Never NULL; valid
- * for ever. */
+/* What this library was built with, and what it finds at run time, as a JSON object: "roads" is a
+ * list; "cuda" and "nccl" are objects with "found", then "path" and "version", or "why" with the
+ * cure. Asks nothing of a device. The first call loads NCCL. Never NULL; valid for ever. */
 KOLO_API const char* kolo_build_info(void);
 
 /* A few words for a status, e.g. "peer lost". Never NULL; valid for ever; any number is allowed. */
@@ -293,8 +294,9 @@ KOLO_API kolo_status kolo_abort(kolo_context* context, const char* reason);
  * sets without a lost rank may live on. */
 KOLO_API kolo_status kolo_health(kolo_context* context);
 
-/* Puts a JSON object into *json: ranks, hosts, roads, options in force. Valid until this thread's
- * next kolo_info(). Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
+/* Puts a JSON object into *json: ranks, hosts, roads, options in force, how many strangers were
+ * refused at this rank's ports. Valid until this thread's next kolo_info().
+ * Errors: INVALID_ARGUMENT (null), NOT_INITIALIZED. */
 KOLO_API kolo_status kolo_info(kolo_context* context, const char** json);
 
 /* This rank's number, the number of ranks, and the same among the ranks of this host. -1 if the

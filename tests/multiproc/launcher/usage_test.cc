@@ -13,6 +13,7 @@ namespace kolo::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 const std::string kKolorun = KOLO_KOLORUN;
@@ -151,6 +152,10 @@ TEST(Information, HelpVersionAndBuild) {
   EXPECT_THAT(run({kKolorun, "--check-build"}).out,
               AllOf(HasSubstr("tcp"), HasSubstr("ring"), HasSubstr("bf16"), HasSubstr("protobuf"),
                     HasSubstr("boost")));
+  // As the library beside it says: a version and a path, or the cure.
+  EXPECT_THAT(run({kKolorun, "--check-build"}).out,
+              AllOf(ContainsRegex("cuda +([0-9]+\\.[0-9]+, /|no: .*KOLO_)"),
+                    ContainsRegex("nccl +([0-9]+\\.[0-9]+\\.[0-9]+, /|no: .*KOLO_)")));
 }
 
 }  // namespace

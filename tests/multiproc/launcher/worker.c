@@ -1,12 +1,19 @@
 /* A rank for the launcher's tests that works as a trainer does: on the public interface alone.
 
-     worker fall KIND RANK [SURVIVORS]
-         All ranks add without a pause. RANK ends in the middle, by KIND: "exit:N", "return:N",
-         "signal:N", or "abort:N" (kolo_abort, then exit); at the first error the others end by
-   SURVIVORS (default "exit:1"). With a RANK that nobody has the job goes on for ever. worker add
-   TOKEN STEPS Every rank adds TOKEN; ends with 0 if each sum is TOKEN times the size. worker meet
-   FOLDER Makes FOLDER/<rank>, waits until someone opens the pipe FOLDER/go for writing, then joins;
-         prints when it had joined, and ends with 0 if ranks 1 to n sum up to n(n+1)/2. */
+   worker fall KIND RANK [SURVIVORS]
+     All ranks add without a pause. RANK ends in the middle, by KIND: "exit:N", "return:N",
+     "signal:N", or "abort:N" (kolo_abort, then exit); at the first error the others end by
+     SURVIVORS (default "exit:1"). With a RANK that nobody has the job goes on for ever.
+
+   worker add TOKEN STEPS
+     Every rank adds TOKEN; ends with 0 if each sum is TOKEN times the size.
+
+   worker meet FOLDER
+     Makes FOLDER/<rank>, waits until someone opens the pipe FOLDER/go for writing, then joins;
+     prints when it had joined, and ends with 0 if ranks 1 to n sum up to n(n+1)/2.
+
+   worker place
+     Prints its place on its host, and kolo_info(). */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -93,6 +100,14 @@ static int meet(const char* folder) {
   return sum == size * (size + 1) / 2 ? 0 : 94;
 }
 
+static int place(void) {
+  kolo_context* context = join();
+  const char* info = NULL;
+  if (kolo_info(context, &info) != KOLO_OK) return 92;
+  printf("local rank %d of %d\n%s\n", kolo_local_rank(context), kolo_local_size(context), info);
+  return kolo_shutdown(context) == KOLO_OK ? 0 : 95;
+}
+
 int main(int argc, char** argv) {
   const struct rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -101,5 +116,6 @@ int main(int argc, char** argv) {
   }
   if (argc == 4 && strcmp(argv[1], "add") == 0) return add(atoll(argv[2]), atoi(argv[3]));
   if (argc == 3 && strcmp(argv[1], "meet") == 0) return meet(argv[2]);
+  if (argc == 2 && strcmp(argv[1], "place") == 0) return place();
   return 98;
 }

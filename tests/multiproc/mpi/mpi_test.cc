@@ -284,11 +284,13 @@ Outcome needed_by(const std::string& library) {
   return run({"/bin/sh", "-c", "exec readelf -d \"$0\"", library});
 }
 
-TEST(MpiRoad, TheLibraryItselfNeedsNoMpi) {
+TEST(MpiRoad, TheLibraryItselfNeedsNoMpiAndNoGpu) {
   const Outcome outcome = needed_by(KOLO_LIBRARY);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("NEEDED"));
-  EXPECT_THAT(outcome.out, Not(HasSubstr("[libmpi")));
+  for (const char* optional : {"[libmpi", "[libcuda", "[libnccl"}) {
+    EXPECT_THAT(outcome.out, Not(HasSubstr(optional)));
+  }
   if (kModule.empty()) return;
   const Outcome module = needed_by(kModule);
   EXPECT_THAT(module.out, HasSubstr("libmpich"));

@@ -463,7 +463,7 @@ class Trust(unittest.TestCase):
             return [rank.returncode for rank in ranks], "".join(outs)
 
         with open(path, "w", encoding="ascii") as file:
-            file.write("a secret of sufficient length\nmore\n")
+            file.write("a-secret-of-sufficient-length\nmore\n")
         for mode, wanted in ((0o600, ""), (0o400, ""), (0o640, "chmod 600"), (0o604, "chmod 600"),
                              (0o620, "chmod 600")):
             os.chmod(path, mode)

@@ -109,6 +109,15 @@ TEST_F(ApiTest, BuildInfoSaysWhatThereIs) {
   EXPECT_THAT(info.at("roads").get<std::vector<std::string>>(),
               testing::IsSupersetOf({"shm", "tcp"}));
   EXPECT_TRUE(info.at("mpi").is_boolean());
+  for (const char* name : {"cuda", "nccl"}) {
+    const auto& library = info.at(name);
+    if (library.at("found").get<bool>()) {
+      EXPECT_THAT(library.at("path").get<std::string>(), testing::HasSubstr("lib"));
+      EXPECT_THAT(library.at("version").get<std::string>(), testing::HasSubstr("."));
+    } else {
+      EXPECT_THAT(library.at("why").get<std::string>(), testing::HasSubstr("KOLO_"));
+    }
+  }
   EXPECT_TRUE(info.at("cpu").is_object());
   EXPECT_EQ(kolo_build_info(), kolo_build_info());  // valid for ever: the same text
 }

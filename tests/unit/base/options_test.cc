@@ -263,10 +263,26 @@ TEST_F(OptionsTest, AnotherLaunchersRanksAreNeverAJobOfOne) {
     EXPECT_THAT(status.text(), HasSubstr(rank));
     EXPECT_THAT(status.text(), HasSubstr("kolorun"));
   }
+  for (const auto& [rank, size] : families) {  // a family that is not complete
+    clearenv();
+    put(size, "4");
+    const Status status = load();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << size;
+    EXPECT_THAT(status.text(), HasSubstr(rank));
+  }
   clearenv();
   put("SLURM_PROCID", "0");
   put("SLURM_NTASKS", "8");
   EXPECT_TRUE(load().is_ok()) << "a batch script is one process";
+}
+
+TEST_F(OptionsTest, WhatIsForgottenWasNeverSet) {
+  put("KOLO_SECRET", "a secret of sufficient length");
+  ASSERT_TRUE(load().is_ok());
+  ASSERT_TRUE(config_.set("secret", "another one of such length").is_ok());
+  config_.forget("secret");
+  EXPECT_FALSE(config_.is_set("secret"));
+  EXPECT_EQ(config_.text("secret"), "");
 }
 
 TEST_F(OptionsTest, AnEmptyVariableOfANumberCountsAsAbsent) {

@@ -42,6 +42,20 @@ TEST(Loading, PresenceIsSeenWhenCudaComes) {
   EXPECT_FALSE(off.is_cuda_in_process());
 }
 
+#if KOLO_REAL_CUDART
+// Before anything loads it for good.
+TEST(Loading, ALookLeavesNothingBehind) {
+  if (!cuda::kIsBuilt) GTEST_SKIP() << "built with KOLO_WITH_CUDA=OFF";
+  constexpr char kSoname[] = "libcudart.so.13";
+  const bool was_loaded = DynamicLibrary::is_loaded(kSoname);
+  const auto found = Runtime::look(with("cudart_path", KOLO_REAL_CUDART_PATH));
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  EXPECT_GE(found->version, cuda::kOldestRuntime);
+  EXPECT_THAT(found->path, HasSubstr("libcudart"));
+  EXPECT_EQ(DynamicLibrary::is_loaded(kSoname), was_loaded);
+}
+#endif
+
 TEST(Loading, OffIsSaid) {
   const Config off = with("cuda", "off");
   EXPECT_EQ(Runtime::load(off).status().code(), StatusCode::kUnsupported);

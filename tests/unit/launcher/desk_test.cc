@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 class Desk : public ::testing::Test {
  protected:
   // From host 0; the connection has the number of the rank plus 10 times the round.
-  void join(int rank, int round = 0) {
-    Meeting::Join join{0, kProtocolVersion, 2, {}};
+  void join(int rank, int round = 0, const Status& obstacle = {}) {
+    Meeting::Join join{0, kProtocolVersion, 2, {}, kNever, obstacle};
     join.peer.rank = rank;
     join.peer.host = "a";
     join.peer.endpoints = {"127.0.0.1:1"};
@@ -89,6 +89,20 @@ TEST_F(Desk, KnowsWhoWasHarmedUntilItJoinsAgain) {
   harm(7);  // no such connection
   join(1, 1);
   EXPECT_FALSE(desk_.is_harmed(1));
+}
+
+// Whoever is told that another one keeps the job from beginning is not to blame for it.
+TEST_F(Desk, KnowsWhoCouldNotBeginBecauseOfAnother) {
+  join(0);
+  join(1, 0, resource_error("no socket is left"));
+  const auto answers = told(0);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_THAT(answers[0].text(), HasSubstr("no socket is left"));
+  EXPECT_TRUE(desk_.is_harmed(0));
+  EXPECT_FALSE(desk_.is_harmed(1));
+  ASSERT_TRUE(desk_.first_lost().has_value());
+  EXPECT_EQ(desk_.first_lost()->rank, 1);
+  EXPECT_EQ(desk_.first_lost()->told_by, -1);
 }
 
 TEST_F(Desk, NamesTheLostRankThatTheFirstHarmedNamed) {

@@ -60,10 +60,86 @@ TEST(Meeting, RefusesWhatConcernsOneRankAlone) {
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_THAT(answers[0].status.text(), HasSubstr("out of range"));
   }
-  const auto size = meeting.join(join_of(4, 1, 3));
-  ASSERT_EQ(size.size(), 1U);
-  EXPECT_THAT(size[0].status.text(), AllOf(HasSubstr("has 3 ranks"), HasSubstr("for 2")));
   EXPECT_EQ(meeting.join(join_of(5, 1, 2)).size(), 2U);  // and the round still completes
+}
+
+TEST(Meeting, AnotherSizeEndsTheStartForAll) {
+  Meeting meeting(2);
+  EXPECT_TRUE(meeting.join(join_of(1, 0, 2)).empty());
+  const auto answers = meeting.join(join_of(4, 1, 3));
+  ASSERT_EQ(answers.size(), 2U);
+  for (const Meeting::Answer& answer : answers) {
+    EXPECT_EQ(answer.status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(answer.status.text(), AllOf(HasSubstr("rank 1 (host host-1"),
+                                            HasSubstr("has 3 ranks"), HasSubstr("for 2")));
+  }
+  meeting.left(1);
+  meeting.left(4);
+  EXPECT_TRUE(meeting.join(join_of(5, 1, 2)).empty());  // all were told: a round of its own
+  EXPECT_EQ(meeting.join(join_of(6, 0, 2)).size(), 2U);
+}
+
+TEST(Meeting, ARankThatCannotTakePartEndsTheStartForAllHoweverLate) {
+  Meeting meeting(3);
+  EXPECT_TRUE(meeting.join(join_of(1, 0, 3)).empty());
+  Meeting::Join sorry = join_of(2, 1, 3);
+  sorry.obstacle = Status(StatusCode::kResource, "no socket is left");
+  auto answers = meeting.join(*decode_join(2, encode_join(sorry)));
+  ASSERT_EQ(answers.size(), 2U);
+  const auto late = meeting.join(join_of(3, 2, 3));
+  ASSERT_EQ(late.size(), 1U);
+  answers.push_back(late[0]);
+  for (const Meeting::Answer& answer : answers) {
+    EXPECT_EQ(answer.status.code(), StatusCode::kPeerLost);
+    EXPECT_THAT(answer.status.text(),
+                AllOf(HasSubstr("rank 1 (host host-1, pid 101) cannot take part"),
+                      HasSubstr("no socket is left")));
+  }
+}
+
+TEST(Meeting, PlacesThatRanksDoNotKnowAreFound) {
+  Meeting meeting(4);
+  std::vector<Meeting::Answer> answers;
+  for (const auto& [rank, host] : {std::pair(3, "b"), {1, "b"}, {0, "a"}, {2, "a"}}) {
+    Meeting::Join join = join_of(static_cast<std::uint64_t>(rank), rank, 4);
+    join.peer.host = host;
+    join.peer.host_index = rank == 1 ? 5 : -1;  // one that does is not alone in being right
+    join.peer.local_rank = -1;
+    answers = meeting.join(join);
+  }
+  ASSERT_EQ(answers.size(), 4U);
+  std::vector<std::pair<int, int>> places;
+  for (const PeerInfo& peer : answers[0].table.peers) {
+    places.emplace_back(peer.host_index, peer.local_rank);
+  }
+  EXPECT_THAT(places,
+              ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(0, 1), std::pair(1, 1)));
+}
+
+TEST(Meeting, TheFirstLimitThatEndsCountsAndIsNamed) {
+  Meeting meeting(3, {10s, "--start-timeout", "kolorun"});
+  EXPECT_EQ(meeting.next_expiry(), kNever);
+  Meeting::Join patient = join_of(1, 0, 3);
+  patient.limit = 60s;
+  meeting.join(patient, 1s);
+  EXPECT_EQ(meeting.next_expiry(), Nanos(11s));
+  EXPECT_THAT(Meeting(meeting).expire("here")[0].status.text(),
+              AllOf(HasSubstr("missing ranks 1, 2 of 3"),
+                    HasSubstr("10000 ms by --start-timeout of kolorun"),
+                    HasSubstr("or raise --start-timeout")));
+  Meeting::Join hasty = join_of(2, 1, 3);
+  hasty.limit = 500ms;
+  meeting.join(hasty, 2s);
+  EXPECT_EQ(meeting.next_expiry(), Nanos(2500ms));
+  meeting.join(join_of(3, 1, 3), 2s);
+  const auto answers = meeting.expire("here", "it rains");
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_THAT(answers[0].status.text(),
+              AllOf(HasSubstr("missing rank 2 of 3"),
+                    HasSubstr("500 ms by KOLO_START_TIMEOUT_MS of rank 1"),
+                    HasSubstr("or raise KOLO_START_TIMEOUT_MS"), HasSubstr("it rains"),
+                    HasSubstr("refused meanwhile: rank already present")));
+  EXPECT_EQ(meeting.next_expiry(), kNever);
 }
 
 TEST(Meeting, OtherProtocolFailsTheRoundForEachRankHoweverLate) {

@@ -100,6 +100,28 @@ TEST(Rendezvous, ServerNamesMissingRanksAndItsAddress) {
   EXPECT_LT(now() - start, 5s);
 }
 
+TEST(Rendezvous, EachRanksOwnLimitNamesTheMissing) {
+  const auto server = serve(3);
+  auto patient = join_later(server->endpoint(), 0, 3);
+  const Joined hasty = join_later(server->endpoint(), 1, 3, 300ms).get();
+  for (const Status& status : {hasty.status(), patient.get().status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kTimedOut);
+    EXPECT_THAT(status.text(), AllOf(HasSubstr("missing rank 2 of 3"),
+                                     HasSubstr("300 ms by KOLO_START_TIMEOUT_MS of rank 1")));
+  }
+}
+
+TEST(Rendezvous, WhoCannotTakePartTellsTheOthersAtOnce) {
+  const auto server = serve(2);
+  auto zero = join_later(server->endpoint(), 0, 2);
+  RendezvousClient::decline(server->endpoint(), test_identity(), 2, test_peer(1),
+                            resource_error("no socket is left"));
+  const Joined client = zero.get();
+  EXPECT_EQ(client.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(client.status().text(),
+              AllOf(HasSubstr("rank 1"), HasSubstr("cannot take part: no socket is left")));
+}
+
 TEST(Rendezvous, ClientGivesUpByItself) {
   const Nanos start = now();
   std::string endpoint;
@@ -149,9 +171,12 @@ TEST(Rendezvous, WrongSecretOtherJobOtherSizeAreRefusedAtOnce) {
   wrong.job = "another job";
   client = join_later(server->endpoint(), 0, 2, 20s, wrong).get();
   EXPECT_THAT(client.status().text(), HasSubstr("other job"));
+  auto right = join_later(server->endpoint(), 1, 2);
+  std::this_thread::sleep_for(50ms);
   client = join_later(server->endpoint(), 0, 3).get();
   EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(client.status().text(), HasSubstr("KOLO_SIZE"));
+  EXPECT_EQ(right.get().status().text(), client.status().text()) << "the others are told as well";
   wrong = test_identity();
   wrong.secret = "short";
   EXPECT_EQ(join_later(server->endpoint(), 0, 2, 20s, wrong).get().status().code(),
@@ -271,6 +296,28 @@ TEST(Rendezvous, RefusalsAreOneLinePerSourceWithTheirNumber) {
   ASSERT_EQ(backend.lines.size(), 1U);
   EXPECT_THAT(backend.lines[0],
               AllOf(HasSubstr("50 connection"), HasSubstr("127.0.0.1"), HasSubstr("handshake")));
+}
+
+TEST(Rendezvous, RefusalsAreCountedByKind) {
+  const auto server = serve(2);
+  const UniqueFd other = knock(server->endpoint());
+  ::send(other.get(), "GET /", 5, MSG_NOSIGNAL);
+  EXPECT_TRUE(closed_within(other, 500));
+  {
+    const UniqueFd brief = knock(server->endpoint());
+    ::send(brief.get(), "KOLO", 4, MSG_NOSIGNAL);
+  }
+  JobIdentity wrong = test_identity();
+  wrong.secret = "another secret of some length";
+  EXPECT_FALSE(join_later(server->endpoint(), 0, 2, 20s, wrong).get().is_ok());
+  wrong = test_identity();
+  wrong.job = "another job";
+  EXPECT_FALSE(join_later(server->endpoint(), 0, 2, 20s, wrong).get().is_ok());
+  const Nanos limit = now() + 5s;
+  while (server->refused().total() < 4 && now() < limit) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(server->refused().json(),
+            "{\"not_kolo\":1,\"other_job\":1,\"wrong_secret\":1,\"unwanted\":0,\"late\":0,"
+            "\"closed\":1,\"pushed_out\":0}");
 }
 
 TEST(RefusalLog, SpeaksOncePerSourceAndTenSeconds) {
