@@ -28,15 +28,17 @@ Status submit(Context& context, Submission submission, const kolo_options* optio
   KOLO_RETURN_IF_ERROR(take_options(context, options, submission));
   const bool persistent = options != nullptr && options->persistent != 0;
   if (request == nullptr) {
-    if (!persistent) return context.run(submission);
+    if (!persistent) return context.run(std::move(submission));
     return context.refuse(
         submission,
         invalid_argument("a persistent operation needs a request to be started by; pass one"));
   }
-  const auto id = persistent ? context.prepare(submission) : context.submit(submission);
+  const bool allocates = submission.allocate;
+  const auto id = persistent ? context.prepare(std::move(submission))
+                             : context.submit(std::move(submission));
   if (!id) return id.status();
   KOLO_CHECK(*id != 0 && id_of(*id) == *id);
-  *request = *id | (persistent ? kPersistentBit : 0) | (submission.allocate ? kOutputBit : 0);
+  *request = *id | (persistent ? kPersistentBit : 0) | (allocates ? kOutputBit : 0);
   return Status::ok();
 }
 

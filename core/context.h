@@ -56,16 +56,14 @@ class Context {
   virtual Result<void*> allocate(std::size_t bytes) = 0;
   virtual Status free(void* memory) = 0;
 
-  // What submit, run and prepare are given says afterwards where its buffers lie.
-
   // Submits and returns at once. Errors here concern the call itself (INVALID_ARGUMENT,
   // DUPLICATE_NAME, RESOURCE, or the context's own broken state); no request exists then.
   // Inside a group of this thread: joins the group; the id names the member.
-  virtual Result<RequestId> submit(Submission& submission) = 0;
+  virtual Result<RequestId> submit(Submission submission) = 0;
   // Submits and waits; the operation's status. With buffers on a device and a stream, it waits only
   // until the operation is launched, and makes the stream wait for it. Inside a group of this
   // thread: joins the group and returns OK.
-  virtual Status run(Submission& submission) = 0;
+  virtual Status run(Submission submission) = 0;
   // For a call that was refused before it came here: tells the other ranks, or spoils this
   // thread's group. Returns `why`.
   virtual Status refuse(const Submission& submission, Status why) = 0;
@@ -89,7 +87,7 @@ class Context {
   // A persistent request: checked and named, not started. start() submits many under one lock;
   // on error none is started. Until it is complete again it must not be started again
   // (DUPLICATE_NAME).
-  virtual Result<RequestId> prepare(Submission& submission) = 0;
+  virtual Result<RequestId> prepare(Submission submission) = 0;
   virtual Status start(std::span<const RequestId> requests) = 0;
 
   // Waits up to `limit` (kNever: until done). Complete: its status, and `done` is true; the

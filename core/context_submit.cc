@@ -133,7 +133,7 @@ Status JobContext::negotiate(const RequestPtr& request, const Submission& submis
   return Status::ok();
 }
 
-Result<RequestId> JobContext::submit(Submission& submission) {
+Result<RequestId> JobContext::submit(Submission submission) {
   KOLO_RETURN_IF_ERROR(place(submission));
   const Result<ProcessSet*> set = check(submission);
   if (!set) return set.status();
@@ -162,7 +162,7 @@ Result<RequestId> JobContext::submit(Submission& submission) {
   return status;
 }
 
-Status JobContext::run(Submission& submission) {
+Status JobContext::run(Submission submission) {
   if (submission.allocate) {
     return refuse(submission, invalid_argument("allocate needs a request, which keeps the output; "
                                                "pass one"));
@@ -232,7 +232,7 @@ Status JobContext::group_run() {
 
 // ---- Persistent requests ----------------------------------------------------------------------
 
-Result<RequestId> JobContext::prepare(Submission& submission) {
+Result<RequestId> JobContext::prepare(Submission submission) {
   if (submissions_.in_group()) {
     return refuse(submission, invalid_argument("a persistent operation cannot join a group. End "
                                                "the group first"));

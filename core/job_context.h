@@ -57,8 +57,8 @@ class JobContext final : public Context {
   }
   Status free(void* memory) override;
 
-  Result<RequestId> submit(Submission& submission) override;
-  Status run(Submission& submission) override;
+  Result<RequestId> submit(Submission submission) override;
+  Status run(Submission submission) override;
   Status refuse(const Submission& submission, Status why) override;
   Status group_begin(std::string name) override { return submissions_.open_group(std::move(name)); }
   Result<RequestId> group_end() override;
@@ -66,7 +66,7 @@ class JobContext final : public Context {
   Result<RequestId> join(const Submission& submission) override;
   Status run_join(const Submission& submission) override;
   Result<std::vector<int>> ranks_of(std::int32_t process_set) const override;
-  Result<RequestId> prepare(Submission& submission) override;
+  Result<RequestId> prepare(Submission submission) override;
   Status start(std::span<const RequestId> requests) override;
   Status wait(RequestId request, Nanos limit, bool& done) override;
   Status test(RequestId request, bool& done) override;

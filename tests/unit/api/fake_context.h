@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -24,6 +25,7 @@ struct Script {
   std::atomic<bool> is_waiting{false};
   std::atomic<bool> is_shut_down{false};
   Submission last;
+  void* stream = nullptr;
   char memory[8] = {};  // what kolo_alloc gives
   std::size_t counts[4] = {};
   std::vector<RequestId> started;
@@ -67,15 +69,19 @@ class FakeContext final : public Context {
     if (bytes > 4096) return resource_error("no memory for " + std::to_string(bytes) + " bytes");
     return script->memory;
   }
+  Result<void*> allocate_on(std::int32_t device, std::size_t bytes) override {
+    if (device > 3) return invalid_argument("no device " + std::to_string(device));
+    return allocate(bytes);
+  }
   Status free(void* memory) override {
     return memory == script->memory ? Status::ok() : invalid_argument("not kolo_alloc's");
   }
-  Result<RequestId> submit(const Submission& s) override {
-    script->last = s;
+  Result<RequestId> submit(Submission s) override {
+    script->last = std::move(s);
     return RequestId{17};
   }
-  Status run(const Submission& s) override {
-    script->last = s;
+  Status run(Submission s) override {
+    script->last = std::move(s);
     return Status::ok();
   }
   Status refuse(const Submission& s, Status why) override {
@@ -85,8 +91,8 @@ class FakeContext final : public Context {
   Status group_run() override { return Status::ok(); }
   Status group_begin(std::string) override { return Status::ok(); }
   Result<RequestId> group_end() override { return RequestId{18}; }
-  Result<RequestId> prepare(const Submission& s) override {
-    script->last = s;
+  Result<RequestId> prepare(Submission s) override {
+    script->last = std::move(s);
     return RequestId{19};
   }
   Status start(std::span<const RequestId> requests) override {
@@ -102,6 +108,11 @@ class FakeContext final : public Context {
     while (!script->is_shut_down) std::this_thread::yield();
     done = true;
     return aborted("shut down while waiting");
+  }
+  Status stream_wait(RequestId request, void* stream, Nanos limit) override {
+    script->stream = stream;
+    bool done = false;
+    return wait(request, limit, done);
   }
   Status test(RequestId request, bool& done) override { return wait(request, Nanos{0}, done); }
   Status wait_all(std::span<const RequestId> requests, Nanos, std::span<bool> done) override {
