@@ -81,7 +81,7 @@ void Comm::set_error(int error, const std::string& why) {
   error_ = error;
 }
 
-int Comm::meet(const nccl::UniqueId& id) {
+int Comm::meet(const IdSource& find_id) {
   const Fault& fault = plan_.fault;
   const auto stop = [this] { return should_stop(); };
   if (fault.is(Effect::kHang)) pause_for(kHangMicroseconds, stop);
@@ -90,7 +90,9 @@ int Comm::meet(const nccl::UniqueId& id) {
     keep_last_error("planned fault of the initialisation");
     return fault.value != 0 ? static_cast<int>(fault.value) : nccl::kRemoteError;
   }
-  int error = nccl::kSuccess;
+  nccl::UniqueId id;
+  int error = find_id(&id, stop);
+  if (error != nccl::kSuccess) return error;
   std::string why;
   std::unique_ptr<Meeting> meeting = Meeting::join(
       id, plan_.size, plan_.rank, {device_.bus_id(), host_name()}, stop, &error, &why);

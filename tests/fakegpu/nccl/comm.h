@@ -45,8 +45,11 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Waits for the jobs so far; returns error().
   int settle();
 
+  // Where the id comes from: it may have to wait for another rank, until `stop` says so.
+  using IdSource = std::function<int(nccl::UniqueId* id, const Meeting::Stop& stop)>;
+
   // The jobs.
-  int meet(const nccl::UniqueId& id);
+  int meet(const IdSource& find_id);
   int launch(std::vector<Operation> operations);
   int finish();
 

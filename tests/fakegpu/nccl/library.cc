@@ -58,9 +58,9 @@ void Group::add(const CommPointer& comm, Operation operation) {
   found->operations.push_back(std::move(operation));
 }
 
-void Group::add_initialisation(const CommPointer& comm, const nccl::UniqueId& id,
+void Group::add_initialisation(const CommPointer& comm, Comm::IdSource id,
                                std::function<void()> forget) {
-  beginners_.push_back({comm, id, std::move(forget)});
+  beginners_.push_back({comm, std::move(id), std::move(forget)});
 }
 
 int Group::launch() {

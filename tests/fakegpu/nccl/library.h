@@ -41,8 +41,7 @@ class Group {
 
   void add(const CommPointer& comm, Operation operation);
   // A communicator to be initialised; `forget` takes back its handle when that fails.
-  void add_initialisation(const CommPointer& comm, const nccl::UniqueId& id,
-                          std::function<void()> forget);
+  void add_initialisation(const CommPointer& comm, Comm::IdSource id, std::function<void()> forget);
   // Outside of a group: launches what was added. Inside: success.
   int launch_if_closed() { return is_open() ? nccl::kSuccess : launch(); }
   void set_failed(int error) { error_ = error_ != 0 ? error_ : error; }
@@ -54,7 +53,7 @@ class Group {
   };
   struct Beginner {
     CommPointer comm;
-    nccl::UniqueId id;
+    Comm::IdSource id;
     std::function<void()> forget;
   };
   int launch();

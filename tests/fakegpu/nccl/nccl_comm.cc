@@ -11,8 +11,7 @@ namespace {
 constexpr int kNotBlocking = 0;
 
 // Makes the communicator and its handle, and begins to initialise it, now or with the group.
-int initialise(Machine& m, nccl::CommHandle* handle, const nccl::UniqueId& id,
-               const Comm::Plan& plan) {
+int initialise(Machine& m, nccl::CommHandle* handle, Comm::IdSource id, const Comm::Plan& plan) {
   Device& device = m.current_device();
   auto comm = std::make_shared<Comm>(device, plan);
   *handle = static_cast<nccl::CommHandle>(nccl_library().comms.add(comm));
@@ -23,8 +22,15 @@ int initialise(Machine& m, nccl::CommHandle* handle, const nccl::UniqueId& id,
     --m.communicators;
   };
   Group& group = Group::of_this_thread();
-  group.add_initialisation(comm, id, forget);
+  group.add_initialisation(comm, std::move(id), forget);
   return group.launch_if_closed();
+}
+
+Comm::IdSource given(const nccl::UniqueId& id) {
+  return [id](nccl::UniqueId* result, const Meeting::Stop&) {
+    *result = id;
+    return nccl::kSuccess;
+  };
 }
 
 int check_plan(Machine& m, nccl::CommHandle* handle, const Comm::Plan& plan,
@@ -70,7 +76,7 @@ CommPointer take(Machine& m, nccl::CommHandle handle, const char* function) {
 int destroy(Machine& m, nccl::CommHandle handle) {
   const CommPointer comm = take(m, handle, "ncclCommDestroy");
   if (comm == nullptr) return nccl::kInvalidArgument;
-  if (comm->error() == nccl::kInProgress || comm->is_busy()) {
+  if (!comm->is_aborted() && (comm->error() == nccl::kInProgress || comm->is_busy())) {
     m.census.misuse("ncclCommDestroy: work is in flight");
     comm->abort();
   }
@@ -105,16 +111,18 @@ int shrink(Machine& m, const CommPointer& parent, const std::vector<int>& exclud
   // With the flag, what is stuck ends; the parent is fit for nothing but its end then.
   if ((flags & nccl::kShrinkAbort) != 0) parent->abort();
   const int number = parent->shrinks++;
-  nccl::UniqueId id;
-  if (first == parent->rank()) {
-    if (!Meeting::make_id(&id)) return nccl::kSystemError;
-    parent->meeting()->publish_shrink(number, id);
-  } else if (!parent->meeting()->wait_for_shrink(number, &id, [&parent, flags] {
-               return (flags & nccl::kShrinkAbort) == 0 && parent->is_aborted();
-             })) {
-    return nccl::kInternalError;
-  }
-  return initialise(m, handle, id, plan);
+  const bool leads = first == parent->rank();
+  // The first of them makes the id, the others learn it where they met before.
+  const auto find_id = [parent, number, leads](nccl::UniqueId* id, const Meeting::Stop& stop) {
+    if (!leads) {
+      return parent->meeting()->wait_for_shrink(number, id, stop) ? nccl::kSuccess
+                                                                  : nccl::kInternalError;
+    }
+    if (!Meeting::make_id(id)) return nccl::kSystemError;
+    parent->meeting()->publish_shrink(number, *id);
+    return nccl::kSuccess;
+  };
+  return initialise(m, handle, find_id, plan);
 }
 
 int check_scalar(int dtype, const void* scalar) {
@@ -190,7 +198,7 @@ Error ncclCommInitRankConfig(CommHandle* comm, int size, UniqueId id, int rank,
   return nccl_call(__func__, [&](Machine& m, const Fault& fault) {
     const fakegpu::Comm::Plan plan = {size, rank, fakegpu::blocks(config), fault};
     const Error error = fakegpu::check_plan(m, comm, plan, config);
-    return error != kSuccess ? error : fakegpu::initialise(m, comm, id, plan);
+    return error != kSuccess ? error : fakegpu::initialise(m, comm, fakegpu::given(id), plan);
   });
 }
 
