@@ -1,11 +1,14 @@
-// Liveness: which linked ranks have been silent for too long. Pure: told what was heard and the
-// time. Sockets tell at once of a rank that dies; this finds the frozen and the cut off.
+// Liveness: which linked ranks have been silent for too long, or do not get what is sent to them.
+// Pure: told what was heard, what was confirmed, and the time. Sockets tell at once of a rank that
+// dies; this finds the frozen and the cut off.
 //
 // Every rank says something once a beat. So the silence is counted from when the next word was due:
-// who stops at any moment is found between the timeout and one beat later, never before.
+// who stops at any moment is found between the timeout and one beat later, never before. And where
+// nothing arrives any more, the first word that does not was sent within a beat.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -17,14 +20,22 @@ class Liveness {
  public:
   Liveness(const std::vector<int>& linked, Nanos timeout, Nanos now)
       : timeout_(timeout), beat_(std::min<Nanos>(timeout / 4, 250ms)), next_beat_(now) {
-    for (const int rank : linked) heard_[rank] = now;
+    for (const int rank : linked) watched_[rank].heard = now;
   }
 
   void heard(int rank, Nanos now) {
-    const auto it = heard_.find(rank);
-    if (it != heard_.end()) it->second = now;
+    const auto it = watched_.find(rank);
+    if (it != watched_.end()) it->second.heard = now;
   }
-  void forget(int rank) { heard_.erase(rank); }
+  // Of all bytes ever sent to it, so many have reached its system: to be said after every beat was
+  // sent, and before take_unconfirmed().
+  void confirmed(int rank, std::uint64_t sent, std::uint64_t confirmed, Nanos now) {
+    const auto it = watched_.find(rank);
+    if (it == watched_.end() || confirmed < it->second.awaited) return;
+    it->second.awaited = sent;
+    it->second.awaited_since = confirmed < sent ? now : kNever;
+  }
+  void forget(int rank) { watched_.erase(rank); }
 
   // Whether it is time to say something to everyone linked; then not again for a while.
   bool take_beat(Nanos now) {
@@ -34,32 +45,58 @@ class Liveness {
   }
   // Ranks that are silent for too long; each is named once.
   std::vector<int> take_silent(Nanos now) {
-    std::vector<int> silent;
-    for (const auto& [rank, when] : heard_) {
-      if (now - when >= timeout_ + beat_) silent.push_back(rank);
-    }
-    for (const int rank : silent) forget(rank);
-    return silent;
+    return take([&](const Watched& one) { return now - one.heard >= timeout_ + beat_; });
+  }
+  // Ranks that have not got for too long what was sent to them; each is named once.
+  std::vector<int> take_unconfirmed(Nanos now) {
+    return take([&](const Watched& one) {
+      return one.awaited_since != kNever && now - one.awaited_since >= timeout_;
+    });
   }
 
   [[nodiscard]] std::vector<int> watched() const {
     std::vector<int> ranks;
-    for (const auto& [rank, when] : heard_) ranks.push_back(rank);
+    for (const auto& [rank, one] : watched_) ranks.push_back(rank);
     return ranks;
   }
+  // Whether something that was sent is to be asked after now.
+  [[nodiscard]] bool is_confirmation_due(Nanos now) const { return now >= next_confirmation(); }
   [[nodiscard]] Nanos next_deadline() const {
-    if (heard_.empty()) return kNever;
-    Nanos next = next_beat_;
-    for (const auto& [rank, when] : heard_) next = std::min(next, when + timeout_ + beat_);
+    if (watched_.empty()) return kNever;
+    Nanos next = std::min(next_beat_, next_confirmation());
+    for (const auto& [rank, one] : watched_) next = std::min(next, one.heard + timeout_ + beat_);
     return next;
   }
   [[nodiscard]] Nanos timeout() const { return timeout_; }
 
  private:
+  struct Watched {
+    Nanos heard{0};
+    std::uint64_t awaited = 0;  // so many bytes are to be confirmed,
+    Nanos awaited_since = kNever;
+  };
+
+  template <typename Test>
+  std::vector<int> take(const Test& test) {
+    std::vector<int> ranks;
+    for (const auto& [rank, one] : watched_) {
+      if (test(one)) ranks.push_back(rank);
+    }
+    for (const int rank : ranks) forget(rank);
+    return ranks;
+  }
+  [[nodiscard]] Nanos next_confirmation() const {
+    Nanos next = kNever;
+    for (const auto& [rank, one] : watched_) {
+      if (one.awaited_since != kNever) next = std::min(next, one.awaited_since + timeout_);
+    }
+    return next;
+  }
+
   Nanos timeout_;
   Nanos beat_;
   Nanos next_beat_;
-  std::map<int, Nanos> heard_;
+  std::map<int, Watched> watched_;
 };
 
 }  // namespace kolo::internal

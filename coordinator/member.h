@@ -3,6 +3,7 @@
 // one user at a time.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -77,6 +78,10 @@ class Member {
   // What there is to publish since the last call: facts, toggles, joins, expiries.
   [[nodiscard]] Frame take_report() { return std::exchange(report_, {}); }
   [[nodiscard]] const std::map<std::uint32_t, std::uint64_t>& runs() const { return runs_; }
+  // The others have not all come to what was refused here.
+  [[nodiscard]] bool has_refused() const {
+    return std::ranges::any_of(pending_, [](const auto& one) { return one.second.ticket == 0; });
+  }
   // Evictions followed so far, of the host's sequencer or of the root's.
   [[nodiscard]] std::uint64_t evictions(bool of_host) const { return evictions_[of_host ? 1 : 0]; }
   // One more run of the set, which the host's log orders: its number, or 0 if it is not for us.

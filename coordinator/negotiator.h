@@ -96,6 +96,8 @@ class Negotiator {
                 std::optional<std::string> payload = std::nullopt);
   // Tells the others of a submission that was refused here, so that theirs fails too.
   void refuse(UnitPtr unit);
+  // Some of them do not know yet.
+  [[nodiscard]] bool has_refused() const { return member_.has_refused(); }
   // False: it cannot, as submit() would say of an operation of that set; nothing follows.
   bool join(std::uint32_t process_set);
   void abort(const std::string& reason);

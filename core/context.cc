@@ -1,14 +1,20 @@
 #include "core/context.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
 #include "core/context_parts.h"
-#include "core/descriptors.h"
 #include "core/job_context.h"
 #include "core/wait_policy.h"
 
 namespace kolo::internal {
+namespace {
+
+// How long a farewell waits for ranks that have not come to a call that was refused here.
+constexpr Nanos kForRefusals = 500ms;
+
+}  // namespace
 
 JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
                        std::unique_ptr<Trace> trace)
@@ -69,9 +75,9 @@ Status JobContext::shutdown() {
     return {StatusCode::kNotInitialized, "the context has been shut down already"};
   }
   queue_.close(aborted("kolo_shutdown was called on this rank"));
-  queue_.command(GoodbyeCommand{});
-  const Nanos deadline =
-      clock_.now() + std::chrono::milliseconds(config_.integer("shutdown_timeout_ms"));
+  const Nanos limit = std::chrono::milliseconds(config_.integer("shutdown_timeout_ms"));
+  queue_.command(GoodbyeCommand{std::min(kForRefusals, limit / 2)});
+  const Nanos deadline = clock_.now() + limit;
   driver_.drive_farewell(deadline,
                          aborted("kolo_shutdown was called on this rank, and the operation did "
                                  "not end within shutdown_timeout_ms"));
@@ -151,7 +157,6 @@ Result<std::unique_ptr<Context>> Context::create(const Config& given, Logger::Si
                     : level == "info"    ? LogLevel::kInfo
                                          : LogLevel::kDebug);
   if (config.integer("size") > 1) logger->set_rank(static_cast<int>(config.integer("rank")));
-  KOLO_RETURN_IF_ERROR(make_room_for_descriptors(config));
   Result<Road> road = build_road(config, *logger);
   if (!road) return road.status();
   std::unique_ptr<Trace> trace;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "core/context.h"
+#include "core/descriptors.h"
 #include "transport/inproc/inproc_channel.h"
 #include "transport/inproc/inproc_control.h"
 #include "transport/mpi/mpi_fabric.h"
@@ -240,7 +241,8 @@ PeerInfo describe_self(const Config& config, int rank) {
           shared_settings(config)};
 }
 
-Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
+// `obstacle`: why this rank cannot take part, if it is known so early.
+Result<Road> road_of_several(Config& config, Logger& logger, const Status& obstacle, Road road) {
   const Nanos limit = std::chrono::milliseconds(config.integer("start_timeout_ms"));
   const int size = static_cast<int>(config.integer("size"));
   auto meeting = meeting_of(config, size, limit, road);
@@ -251,6 +253,7 @@ Result<Road> road_of_several(Config& config, Logger& logger, Road road) {
     RendezvousClient::decline(meeting->endpoint, meeting->identity, size, self, why);
     return why;
   };
+  if (!obstacle) return decline(obstacle);
   std::shared_ptr<MpiWorld> mpi;
   if (config.text("transport").ends_with("mpi")) {
     auto world = MpiWorld::start(road.rank, size);
@@ -278,11 +281,14 @@ std::string mpi_module_found() { return find_mpi_module(); }
 Result<Road> build_road(Config& config, Logger& logger) {
   Road road;
   road.rank = static_cast<int>(config.integer("rank"));
+  const bool is_alone = config.integer("size") == 1;
+  const Status room = make_room_for_descriptors(config);
+  if (is_alone) KOLO_RETURN_IF_ERROR(room);
   auto poller = Poller::create();
   if (!poller) return poller.status();
   road.poller = std::make_unique<Poller>(*std::move(poller));
-  if (config.integer("size") == 1) return road_of_one(config, logger, std::move(road));
-  return road_of_several(config, logger, std::move(road));
+  return is_alone ? road_of_one(config, logger, std::move(road))
+                  : road_of_several(config, logger, room, std::move(road));
 }
 
 }  // namespace kolo::internal

@@ -104,19 +104,23 @@ bool Driver::run_bodies(Nanos now) {
   }
 }
 
-// A peer that has left waits for our end of its channels: it comes when nothing is under way.
-// True if a channel has come to its end. In a broken context none does: some ranks would see all
-// ends and others not, and over MPI who has seen them waits for the others at the process's exit.
+// A peer that has left waits for our end of its channels: it comes when nothing of what is under
+// way uses them. True if a channel has come to its end. In a broken context none does: some ranks
+// would see all ends and others not, and over MPI who has seen them waits for the others at the
+// process's exit.
 bool Driver::answer_farewells() {
-  if (!parts_.executor.idle() || !parts_.engine.broken().is_ok()) return false;
+  if (!parts_.engine.broken().is_ok()) return false;
+  const bool leaves = parts_.engine.said_goodbye() && parts_.executor.idle();
   bool moved = false;
   for (auto& stream : parts_.fabric.channels) {
     for (std::size_t peer = 0; peer < stream.size(); ++peer) {
       Channel* const channel = stream[peer].get();
+      const int rank = static_cast<int>(peer);
       if (channel == nullptr || channel->finished()) continue;
-      if (parts_.engine.is_out_of_reach(static_cast<int>(peer))) continue;
+      if (parts_.engine.is_out_of_reach(rank)) continue;
+      if (!leaves && !parts_.engine.is_done_with(rank)) continue;
       static_cast<void>(channel->advance().is_ok());  // a broken channel counts as finished
-      if (channel->peer_finished() || parts_.engine.said_goodbye()) channel->finish();
+      channel->finish();
       static_cast<void>(channel->advance().is_ok());
       moved = moved || channel->finished();
     }

@@ -62,6 +62,7 @@ bool Engine::tick(Nanos now, bool link_may_have_news) {
   }
   const bool looked = now >= next_look_;
   if (looked) keep_time(now);
+  if (leave_by_ != kNever) moved = take_leave(now) || moved;
   if (moved || looked) moved = act(now) || moved;
   if (!left_sets_.empty()) drop_left_sets();
   return parts_.board != nullptr && run_slots(now) ? true : moved;
@@ -81,14 +82,7 @@ void Engine::keep_time(Nanos now) {
     due_ = kNever;
     negotiator_.tick(now);
   }
-  if (liveness_.take_beat(now)) negotiator_.beat();
-  for (const int rank : liveness_.take_silent(now)) {
-    if (has_done_its_part(rank)) continue;
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
-    lose(rank, "silent for " + std::to_string(ms.count()) +
-                   " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
-                   "only slow");
-  }
+  watch_liveness(now);
 }
 
 bool Engine::take_commands(Nanos now) {
@@ -104,8 +98,7 @@ bool Engine::take_commands(Nanos now) {
       broken_here_ = true;
       negotiator_.abort(abort->reason);
     } else {
-      said_goodbye_ = true;
-      negotiator_.goodbye();
+      leave_by_ = now + std::get<GoodbyeCommand>(command).patience;
     }
   }
   return !commands.empty();

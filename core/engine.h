@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -83,8 +84,8 @@ class Engine final : private SlotUser {
 
   // When tick() has something to do without any event, at the latest.
   [[nodiscard]] Nanos next_deadline(Nanos now) {
-    return std::min(
-        {next_due(now), liveness_.next_deadline(), parts_.units.next_deadline(), next_verdict()});
+    return std::min({next_due(now), liveness_.next_deadline(), parts_.units.next_deadline(),
+                     next_verdict(), leave_by_});
   }
   [[nodiscard]] const Status& broken() const { return negotiator_.broken(); }
   // Some rank (perhaps this one) has said goodbye, or is lost.
@@ -92,6 +93,11 @@ class Engine final : private SlotUser {
   // Nothing is to be waited for from that rank.
   [[nodiscard]] bool is_out_of_reach(int rank) const { return negotiator_.is_out_of_reach(rank); }
   [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
+  // That rank has taken leave, and nothing here needs it, or ever will: other operations may be
+  // under way.
+  [[nodiscard]] bool is_done_with(int rank) const {
+    return left_ranks_.contains(rank) && left_sets_.empty();
+  }
   // Others' operations need this rank, although none of its own are under way.
   [[nodiscard]] bool serves_others() const { return !joins_.empty(); }
 
@@ -100,22 +106,24 @@ class Engine final : private SlotUser {
   bool take_events(Nanos now);
   bool act(Nanos now);
   void keep_time(Nanos now);
+  void watch_liveness(Nanos now);
   void lose(int rank, const std::string& how);
+  bool watch_for_deaths(Nanos now);
   void find_ended(int rank, const std::string& how, Nanos now);
   void suspect(int rank, const std::string& how, Nanos now);
   void judge(Nanos now);
   void judge_stuck(Nanos now);
   [[nodiscard]] Nanos next_verdict() const;
+  [[nodiscard]] int place_on_host(int rank) const;
   [[nodiscard]] bool has_died(int rank) const;
-  bool watch_for_deaths(Nanos now);
+  [[nodiscard]] int harm_of(int rank) const;
   [[nodiscard]] bool has_done_its_part(int rank) const;
   void show_harm();
   void close_set(const SetClosed& closed);
   void drop_left_sets();
+  bool take_leave(Nanos now);
   // Once its time has come, the negotiator may name a later one: what it said first counts.
-  [[nodiscard]] int place_on_host(int rank) const;
   Nanos next_due(Nanos now) { return due_ = std::min(due_, negotiator_.next_deadline(now)); }
-  [[nodiscard]] int harm_of(int rank) const;
   void submit(RequestPtr request, Nanos now);
   void join(RequestPtr request);
   void end_join(std::uint32_t process_set, const Status& status, int last_rank);
@@ -157,7 +165,9 @@ class Engine final : private SlotUser {
   Nanos next_listen_{0};
   int ticks_ = 0;
   Nanos due_ = kNever;  // the earliest time that the negotiator has asked for since its last tick
+  std::set<int> left_ranks_;              // they have taken leave, and their sets are closed here
   std::vector<std::uint32_t> left_sets_;  // closed, but operations of theirs still run
+  Nanos leave_by_ = kNever;               // this rank wants to take leave, by then at the latest
   bool leaving_ = false;
   bool said_goodbye_ = false;
   bool harm_shown_ = false;

@@ -12,6 +12,8 @@ constexpr Nanos kForNews = 200ms;
 // What a rank's context has come to harm by: a lost rank of the job, or one of these.
 constexpr int kWhole = -1;  // by nothing that it knows of
 constexpr int kEnded = -2;  // it was ended
+constexpr const char* kUnconfirmed =
+    "it confirms nothing that is sent to it: cut off from the network, at least in one direction";
 constexpr const char* kDied =
     "its process ended without taking leave (kolo_shutdown); see the output of that rank for the "
     "cause";
@@ -44,9 +46,34 @@ bool Engine::watch_for_deaths(Nanos now) {
   return moved;
 }
 
+void Engine::watch_liveness(Nanos now) {
+  const bool beats = liveness_.take_beat(now);
+  if (beats) {
+    negotiator_.beat();
+    act(now);
+  }
+  if (beats || liveness_.is_confirmation_due(now)) {
+    for (const int rank : liveness_.watched()) {
+      const ControlDelivery delivery = parts_.link.delivery(rank);
+      liveness_.confirmed(rank, delivery.queued, delivery.confirmed, now);
+    }
+  }
+  const auto judge_all = [&](const std::vector<int>& ranks, const std::string& how) {
+    for (const int rank : ranks) {
+      if (!has_done_its_part(rank)) lose(rank, how);
+    }
+  };
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
+  judge_all(liveness_.take_silent(now),
+            "silent for " + std::to_string(ms.count()) +
+                " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
+                "only slow");
+  judge_all(liveness_.take_unconfirmed(now), kUnconfirmed);
+}
+
 // It has taken leave, and nothing here waits for it.
 bool Engine::has_done_its_part(int rank) const {
-  return negotiator_.has_left(rank) && parts_.executor.idle();
+  return negotiator_.has_left(rank) && (parts_.executor.idle() || is_done_with(rank));
 }
 
 // Its program may have ended it because of what had happened to others, or because of an error that
@@ -130,7 +157,17 @@ void Engine::close_set(const SetClosed& closed) {
     parts_.roads.drop(closed.process_set);
   } else {
     left_sets_.push_back(closed.process_set);
+    left_ranks_.insert(closed.rank);
   }
+}
+
+// Not before the others have what was refused here: that is the cause for which programs leave.
+bool Engine::take_leave(Nanos now) {
+  if (now < leave_by_ && negotiator_.has_refused()) return false;
+  leave_by_ = kNever;
+  said_goodbye_ = true;
+  negotiator_.goodbye();
+  return true;
 }
 
 // Of a set that a rank has left, what goes beyond it may have begun on others: once its last

@@ -22,7 +22,9 @@ struct JoinCommand {  // the request is complete when all ranks of its set have 
 struct AbortCommand {
   std::string reason;
 };
-struct GoodbyeCommand {};
+struct GoodbyeCommand {
+  Nanos patience{0};  // what was refused here is told first, if the others come to it in that time
+};
 using Command = std::variant<RequestPtr, RefusedUnit, JoinCommand, AbortCommand, GoodbyeCommand>;
 
 class TensorQueue {

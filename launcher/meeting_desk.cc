@@ -22,7 +22,7 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
     known_.insert(decoded->peer.rank);
     std::erase_if(harms_, [&](const Told& told) { return told.rank == decoded->peer.rank; });
     ranks_[id] = decoded->peer.rank;
-    if (!decoded->obstacle.is_ok() && culprit_ < 0) culprit_ = decoded->peer.rank;
+    if (!decoded->obstacle.is_ok()) culprit_ = decoded->peer.rank;
     answer(meeting_.join(*std::move(decoded), clock_.now()));
   } else {
     answer({{id, decoded.status(), {}}});
@@ -100,8 +100,9 @@ void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
   for (const Meeting::Answer& one : answers) {
     waiting_.erase(one.connection);
     const auto rank = ranks_.find(one.connection);
-    if (one.status.code() == StatusCode::kPeerLost && rank != ranks_.end() &&
-        rank->second != culprit_) {
+    const bool harms =
+        one.status.code() == StatusCode::kPeerLost || one.status.code() == StatusCode::kTimedOut;
+    if (harms && rank != ranks_.end() && rank->second != culprit_) {
       note_harm(rank->second, {culprit_, one.status.text()}, false);
     }
     const auto place = places_.find(one.connection);
@@ -120,6 +121,8 @@ void MeetingDesk::watch_time() {
   timer_.expires_after(std::max(due - clock_.now(), Nanos(0)));
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
+    const std::vector<int> missing = meeting_.missing();
+    culprit_ = missing.size() == 1 ? missing.front() : -1;
     answer(meeting_.expire("the loopback of every host, relayed to kolorun"));
     watch_time();
   });

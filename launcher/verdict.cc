@@ -49,12 +49,15 @@ std::string line_of(const LostRank& lost, const RankEnd* end) {
   }
   std::replace_if(
       why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
-  std::string told;
-  if (lost.told_by >= 0) told = ", as rank " + std::to_string(lost.told_by) + " told";
-  if (!why.empty()) told += ": " + why;
-  if (lost.rank < 0) return "the job was ended" + told;
-  if (end == nullptr) return "rank " + std::to_string(lost.rank) + " was lost" + told;
-  return name_of(*end) + " was lost (" + how_ended(*end) + ")" + told;
+  const std::string text = why.empty() ? "" : ": " + why;
+  const std::string name = end == nullptr ? "rank " + std::to_string(lost.rank) : name_of(*end);
+  const std::string how = end == nullptr ? "" : " (" + how_ended(*end) + ")";
+  if (lost.told_by < 0) {
+    return lost.rank < 0 ? "the job could not start" + text
+                         : name + " kept the job from starting" + how + text;
+  }
+  const std::string told = ", as rank " + std::to_string(lost.told_by) + " told" + text;
+  return lost.rank < 0 ? "the job was ended" + told : name + " was lost" + how + told;
 }
 
 }  // namespace

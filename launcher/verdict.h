@@ -31,7 +31,7 @@ struct RankEnd {
 // What a harmed rank has told of the cause of its harm.
 struct LostRank {
   int rank = -1;     // -1: no single one
-  int told_by = -1;  // -1: kolorun knows it
+  int told_by = -1;  // -1: kolorun knows it: the job could not start because of it
   std::string why;
 };
 

@@ -47,8 +47,10 @@ class Channel {
   virtual void post_receive(Transfer& receive) = 0;
 
   // Moves what can be moved now, in both directions, and sets `done` flags. Returns the error that
-  // broke the channel: PEER_LOST when the peer vanished, ABORTED when the peer finished the stream
-  // while receives are posted here, INTERNAL for a malformed stream.
+  // broke the channel: PEER_LOST when the peer vanished, ABORTED when it takes no more data,
+  // INTERNAL for a malformed stream. ABORTED also while receives are posted here although the peer
+  // has finished the stream: that breaks nothing, and passes when they are dropped, so that this
+  // side, too, can say that it has finished.
   virtual Status advance() = 0;
 
   // Forgets every posted transfer; their memory is not touched afterwards. Breaks the channel if

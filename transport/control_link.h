@@ -21,6 +21,12 @@ struct ControlEvent {
   std::string bytes;  // kFrame: the frame's body; kLost: what was seen, as text
 };
 
+// Bytes for one peer, ever.
+struct ControlDelivery {
+  std::uint64_t queued = 0;
+  std::uint64_t confirmed = 0;  // of them: they have reached the peer's system
+};
+
 struct ControlCounters {
   std::uint64_t frames_sent = 0;
   std::uint64_t frames_received = 0;
@@ -46,6 +52,9 @@ class ControlLink {
   virtual void finish() = 0;
   // Everything queued has been handed to the road, and every peer has ended too or is lost.
   [[nodiscard]] virtual bool finished() const = 0;
+  // What has become of the frames to `rank`. A road that cannot lose any says that nothing is
+  // missing. Costs a system call.
+  [[nodiscard]] virtual ControlDelivery delivery(int /*rank*/) const { return {}; }
   [[nodiscard]] virtual const ControlCounters& counters() const = 0;
 };
 

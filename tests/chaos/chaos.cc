@@ -1,11 +1,12 @@
 // chaos: trials of one road after the other, drawn from the seeds S, S + 1, ...
 //
 //   chaos --road shm|tcp|hosts [--fault kill|freeze|...] [--trials N] [--seed S]
-//         [--peer-timeout-ms T] [--ballast-mib B] [--run-ms R] [--busy N] [--seconds LIMIT]
-//         [--verbose]
+//         [--peer-timeout-ms T] [--ballast-mib B] [--calm-ms C] [--run-ms R] [--busy N]
+//         [--seconds LIMIT] [--verbose]
 //
-// B: memory that the victim holds besides. R: how long a job without a fault (none) runs. N: busy
-// loops beside the ranks all the while.
+// B: memory that the victim holds besides. C: who is told does nothing for so long, so that its own
+// checks do not take the cores from those who are still to be told. R: how long a job without a
+// fault (none) runs. N: busy loops beside the ranks all the while.
 //
 // Prints each trial that did not go as it must, with the command that does it again, and at the
 // end a table of results and of how long the verdicts took. Ends with 0 if all were right.
@@ -30,6 +31,7 @@ struct Arguments {
   std::uint64_t seed = 1;
   std::int64_t peer_timeout_ms = 0;  // 0: drawn
   std::int64_t ballast_mib = 0;
+  std::int64_t calm_ms = 0;
   std::int64_t run_ms = 300;
   int busy = 0;
   double seconds = 0;  // 0: no limit
@@ -61,6 +63,8 @@ bool read(int argc, char** argv, Arguments& arguments) {
       arguments.peer_timeout_ms = std::atoll(value);
     } else if (flag == "--ballast-mib") {
       arguments.ballast_mib = std::atoll(value);
+    } else if (flag == "--calm-ms") {
+      arguments.calm_ms = std::atoll(value);
     } else if (flag == "--run-ms") {
       arguments.run_ms = std::atoll(value);
     } else if (flag == "--busy") {
@@ -77,6 +81,7 @@ bool read(int argc, char** argv, Arguments& arguments) {
 Plan plan_of(const Arguments& arguments, std::uint64_t seed) {
   Plan plan = draw_plan(seed, arguments.road, arguments.fault, arguments.peer_timeout_ms);
   plan.ballast_bytes = arguments.ballast_mib << 20;
+  plan.calm_ms = arguments.calm_ms;
   if (plan.fault == Fault::kNone) plan.stop_ms = arguments.run_ms;
   return plan;
 }
@@ -104,6 +109,7 @@ std::string command_of(const Arguments& arguments, std::uint64_t seed) {
     text += " --peer-timeout-ms " + std::to_string(arguments.peer_timeout_ms);
   }
   if (arguments.ballast_mib > 0) text += " --ballast-mib " + std::to_string(arguments.ballast_mib);
+  if (arguments.calm_ms > 0) text += " --calm-ms " + std::to_string(arguments.calm_ms);
   return text + " --trials 1 --verbose --seed " + std::to_string(seed);
 }
 
@@ -166,8 +172,8 @@ int main(int argc, char** argv) {
         stderr,
         "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
         "limit|disk|clock|none]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
-        "[--ballast-mib B] [--run-ms R] [--busy N]\n             [--seconds LIMIT] "
-        "[--verbose]\n");
+        "[--ballast-mib B] [--calm-ms C] [--run-ms R]\n             [--busy N] "
+        "[--seconds LIMIT] [--verbose]\n");
     return 2;
   }
   try {

@@ -45,7 +45,7 @@ class Rank {
         plan_(board->plan),
         rank_(rank),
         cell_(board->cells[static_cast<std::size_t>(rank)]),
-        witness_(cell_),
+        witness_(cell_, plan_.calm_ms),
         work_(plan_, rank, witness_) {}
 
   void run() {

@@ -53,6 +53,7 @@ struct Plan {
   std::int64_t peer_timeout_ms = 3000;
   std::int64_t largest_bytes = 0;  // of the mixed workload
   std::int64_t ballast_bytes = 0;  // memory that the victim holds besides
+  std::int64_t calm_ms = 0;        // who is told does nothing for so long, and then looks around
   std::int32_t call = 0;           // of kFail: index into calls()
   std::int32_t nth = 0;            // of kFail: the nth such call; of kLimit: descriptors, or MiB
   bool address_space = false;      // kLimit: of that, else of descriptors

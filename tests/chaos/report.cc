@@ -39,10 +39,16 @@ void Report::add(const Observed& observed, const std::vector<std::string>& compl
   else
     ++failures_;
   if (plan.fault == Fault::kNone) ++row.missed;
+  std::vector<double> told;
   for (const Latency& latency : latencies(observed)) {
-    (latency.called_later ? row.later_ms : row.told_ms)
+    (latency.called_later ? row.later_ms : told)
         .push_back(static_cast<double>(latency.ns) / kNanosPerMs);
   }
+  row.told_ms.insert(row.told_ms.end(), told.begin(), told.end());
+  if (told.empty()) return;
+  const auto [first, last] = std::minmax_element(told.begin(), told.end());
+  first_ms_.push_back(*first);
+  last_ms_.push_back(*last);
 }
 
 std::string Report::table() const {
@@ -61,6 +67,8 @@ std::string Report::table() const {
     if (!row.told_ms.empty()) text += line_of(name, row.told_ms);
   }
   text += line_of("all, from the fault", told);
+  text += line_of("the first of a trial", first_ms_);
+  text += line_of("the last of a trial", last_ms_);
   text += line_of("calls made after it", later);
   return text;
 }

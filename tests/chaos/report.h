@@ -25,6 +25,8 @@ class Report {
     std::vector<double> later_ms;  // from a call that came after it
   };
   std::map<std::string, Row> rows_;  // by fault and moment
+  std::vector<double> first_ms_;     // of each trial, from the fault: who was told first
+  std::vector<double> last_ms_;      // ... and last
   int failures_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // Witness: notes on the board what becomes of a rank's calls: the first that fails, and what is
-// wrong in the rank's own eyes. One thread.
+// wrong in the rank's own eyes. Then it may rest for a moment, so that this rank's checks do not
+// take the cores from those who are still to be told. One thread.
 #pragma once
 
 #include <kolo/kolo.h>
@@ -12,7 +13,7 @@ namespace kolo::chaos {
 
 class Witness {
  public:
-  explicit Witness(Cell& cell) : cell_(cell) {}
+  Witness(Cell& cell, std::int64_t calm_ms) : cell_(cell), calm_ms_(calm_ms) {}
 
   // Makes a call, and notes it if it is the first that fails.
   template <typename Call>
@@ -37,9 +38,11 @@ class Witness {
     cell_.failed_in = cell_.phase;
     cell_.error.set(kolo_last_error());
     cell_.status = status;
+    if (calm_ms_ > 0) sleep_us(calm_ms_ * 1000);
   }
 
   Cell& cell_;
+  const std::int64_t calm_ms_;
 };
 
 }  // namespace kolo::chaos

@@ -198,6 +198,19 @@ TEST_P(ChannelSuite, AnEndWhileReceivesArePostedIsAnError) {
   ASSERT_TRUE(pump([&] { return !status_[1].is_ok(); }));
   EXPECT_EQ(status_[1].code(), StatusCode::kAborted) << status_[1].to_string();
   EXPECT_FALSE(status_[1].text().empty());
+  pump_some();
+  EXPECT_EQ(status_[1].code(), StatusCode::kAborted) << "as long as they are posted";
+}
+
+TEST_P(ChannelSuite, AnEndBeforeReceivesAreDroppedIsAnsweredAllTheSame) {
+  receive_at(b(), 1, 10);
+  a().finish();
+  ASSERT_TRUE(pump([&] { return !status_[1].is_ok(); }));
+  b().drop(0);  // the scope of what is posted here
+  b().finish();
+  ASSERT_TRUE(pump([&] { return a().finished() && b().finished(); }));
+  EXPECT_EQ(status_[0], Status::ok());
+  EXPECT_EQ(status_[1], Status::ok());
 }
 
 TEST_P(ChannelSuite, AVanishedPeerIsLost) {

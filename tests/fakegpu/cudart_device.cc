@@ -229,7 +229,7 @@ int fakegpu_peek(const void* device_pointer, void* host, size_t bytes) {
   fakegpu::Access access(fakegpu::machine().memory, 0);
   const std::byte* inside = access.open(device_pointer, bytes);
   if (inside == nullptr) return 1;
-  std::memcpy(host, inside, bytes);
+  if (bytes != 0) std::memcpy(host, inside, bytes);
   return 0;
 }
 
@@ -237,7 +237,7 @@ int fakegpu_poke(void* device_pointer, const void* host, size_t bytes) {
   fakegpu::Access access(fakegpu::machine().memory, 0);
   std::byte* inside = access.open(device_pointer, bytes);
   if (inside == nullptr) return 1;
-  std::memcpy(inside, host, bytes);
+  if (bytes != 0) std::memcpy(inside, host, bytes);
   return 0;
 }
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace fakegpu {
 
@@ -39,17 +38,18 @@ class HandleTable {
     objects_.erase(found);
     return object;
   }
+  // Takes those out for which `is_one(object)`; returns their number.
+  template <class Predicate>
+  long take_all(const Predicate& is_one) {
+    const std::lock_guard lock(mutex_);
+    return static_cast<long>(
+        std::erase_if(objects_, [&is_one](const auto& entry) { return is_one(*entry.second); }));
+  }
   // Whether this was a handle of the table once.
   bool is_stale(const void* token) {
     const std::lock_guard lock(mutex_);
     const auto value = reinterpret_cast<std::uintptr_t>(token);
     return value >= (next_ >> 40 << 40) && value < next_ && !objects_.contains(value);
-  }
-  std::vector<std::shared_ptr<Object>> all() {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<Object>> result;
-    for (const auto& [token, object] : objects_) result.push_back(object);
-    return result;
   }
   long size() {
     const std::lock_guard lock(mutex_);

@@ -109,6 +109,8 @@ std::size_t Memory::device_bytes_used() {
 }
 
 std::byte* Access::open(const void* pointer, std::size_t bytes) {
+  static std::byte nothing{};
+  if (bytes == 0) return &nothing;  // wherever it is
   std::shared_ptr<Buffer> buffer = memory_.find(pointer);
   std::byte* inside = buffer == nullptr ? nullptr : buffer->inside(pointer, bytes);
   if (inside == nullptr) {

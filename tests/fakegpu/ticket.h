@@ -24,6 +24,11 @@ class Ticket {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return done_; });
   }
+  // False: not done after that time.
+  bool wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return done_; });
+  }
   bool done() {
     const std::lock_guard lock(mutex_);
     return done_;

@@ -115,6 +115,10 @@ class InprocChannel final : public Channel {
         wake_peer = take_messages(wake_self);
       }
       status = mine_.broken;
+      if (status.is_ok() && theirs_.end_delivered && mine_.receives.first != nullptr) {
+        status = aborted("rank " + std::to_string(peer_) +
+                         " took leave while this rank still expected data from it");
+      }
     }
     if (wake_peer) shared_->wakes.wake(peer_);
     if (wake_self) shared_->wakes.wake(self_);
@@ -214,10 +218,7 @@ class InprocChannel final : public Channel {
       }
     }
     moved = note_end() || moved;
-    if (theirs_.end_delivered && mine_.broken.is_ok() && mine_.receives.first != nullptr) {
-      mine_.broken = aborted("rank " + std::to_string(peer_) +
-                             " took leave while this rank still expected data from it");
-    } else if (theirs_.gone && mine_.broken.is_ok() && mine_.sends.first != nullptr) {
+    if (theirs_.gone && mine_.broken.is_ok() && mine_.sends.first != nullptr) {
       mine_.broken = peer_lost("rank " + std::to_string(peer_) + " has left; nothing can be sent");
     }
     return moved;

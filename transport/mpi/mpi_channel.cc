@@ -117,6 +117,9 @@ Status MpiChannel::advance() {
   send_pieces();
   say_waiting_words();
   note_ends();
+  if (broken_.is_ok() && peer_finished_ && receives_.first != nullptr) {
+    return aborted(peer_ + " took leave while this rank still expected data from it");
+  }
   return broken_;
 }
 
@@ -427,9 +430,6 @@ void MpiChannel::note_ends() {
   }
   if (end_sent_) {
     for (std::size_t i = 0; i < headers_out_.slots.size(); ++i) is_free(headers_out_, i);
-  }
-  if (peer_finished_ && receives_.first != nullptr) {
-    fail(aborted(peer_ + " took leave while this rank still expected data from it"));
   }
   if (!gone_.is_ok()) {
     const bool expects_nothing = finishing_ && receives_.first == nullptr && filling_.empty();

@@ -6,6 +6,9 @@
 // rank's words also sleeps on those of the others, and calls `on_death` (from that thread) for
 // each that dies. Destruction lets go of the words first, which is no death.
 //
+// The thread asks for a short time slice, so that it gets its turn also on cores on which ranks
+// compute: the one of the process that dies, and those of the others.
+//
 // At most 127 words can be slept on: in a larger window a rank watches the next 127, so who sees a
 // death must tell the others. Without futex_waitv (before Linux 5.16, or filtered) the thread looks
 // every 2 ms. A process that is writing a core dump dies only afterwards.

@@ -92,7 +92,7 @@ Status TcpChannel::advance() {
     if (receive && broken_.is_ok()) receive = receive_some();
   }
   if (broken_.is_ok() && peer_finished() && incoming_.expects()) {
-    fail(aborted(peer_ + " has finished, but a message from it is awaited"));
+    return aborted(peer_ + " has finished, but a message from it is awaited");
   }
   return broken_;
 }

@@ -1,5 +1,9 @@
 #include "transport/tcp/tcp_control.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <utility>
 
@@ -94,12 +98,18 @@ Status TcpControl::send(int rank, std::string_view frame) {
                           std::to_string(kMaxQueueBytes) + " bytes wait for it");
   }
   const std::size_t before = peer.queue.size();
-  peer.sealer.seal(FrameKind::kMessage, frame, peer.queue);
+  seal(peer, FrameKind::kMessage, frame);
   ++counters_.frames_sent;
   counters_.bytes_sent += peer.queue.size() - before;
   if (before == 0) flush(peer);  // else the socket was full at the last attempt
   if (peer.lost) return peer_lost("the control link to " + peer.name + " is lost");
   return Status::ok();
+}
+
+void TcpControl::seal(Peer& peer, FrameKind kind, std::string_view frame) {
+  const std::size_t before = peer.queue.size();
+  peer.sealer.seal(kind, frame, peer.queue);
+  peer.sealed_bytes += peer.queue.size() - before;
 }
 
 void TcpControl::flush(Peer& peer) {
@@ -171,9 +181,20 @@ void TcpControl::finish() {
   if (std::exchange(finishing_, true)) return;
   for (const auto& peer : peers_) {
     if (peer->lost) continue;
-    peer->sealer.seal(FrameKind::kEnd, {}, peer->queue);
+    seal(*peer, FrameKind::kEnd, {});
     flush(*peer);
   }
+}
+
+ControlDelivery TcpControl::delivery(int rank) const {
+  const auto found = by_rank_.find(rank);
+  if (found == by_rank_.end() || found->second->lost) return {};
+  Peer& peer = *found->second;
+  int in_socket = 0;  // not sent, or sent and not acknowledged
+  if (::ioctl(peer.socket.native_handle(), SIOCOUTQ, &in_socket) != 0) return {};
+  const std::size_t missing =
+      peer.queue.size() - peer.queue_begin + static_cast<std::size_t>(in_socket);
+  return {peer.sealed_bytes, peer.sealed_bytes - std::min(peer.sealed_bytes, missing)};
 }
 
 bool TcpControl::finished() const {

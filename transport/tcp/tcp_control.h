@@ -35,6 +35,7 @@ class TcpControl final : public ControlLink {
   std::optional<ControlEvent> poll() override;
   void finish() override;
   [[nodiscard]] bool finished() const override;
+  [[nodiscard]] ControlDelivery delivery(int rank) const override;
   [[nodiscard]] const ControlCounters& counters() const override { return counters_; }
 
  private:
@@ -48,10 +49,12 @@ class TcpControl final : public ControlLink {
     FrameReader reader;
     std::string queue;  // sealed bytes that have not left
     std::size_t queue_begin = 0;
-    bool ended = false;  // it has taken leave
+    std::uint64_t sealed_bytes = 0;  // ever
+    bool ended = false;              // it has taken leave
     bool lost = false;
   };
 
+  void seal(Peer& peer, FrameKind kind, std::string_view frame);
   void flush(Peer& peer);
   void receive(Peer& peer);
   void take_frames(Peer& peer);

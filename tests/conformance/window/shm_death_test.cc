@@ -1,4 +1,8 @@
 // How ranks see each other die: by looking, and asleep.
+#include <sys/resource.h>
+
+#include <fstream>
+
 #include "tests/conformance/window/processes.h"
 #include "tests/conformance/window/shm_meet.h"
 #include "transport/poller.h"
@@ -160,6 +164,31 @@ TEST(ShmDeath, WhoDoesNotComeToWatchIsNotWaitedForLong) {
     });
   }
   for (Child& child : children) EXPECT_EQ(child.wait(), 0);
+}
+
+// Threads of this process with that name.
+std::vector<int> threads_called(const std::string& name) {
+  std::vector<int> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string text;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, text);
+    if (text == name) found.push_back(std::atoi(task.path().filename().c_str()));
+  }
+  return found;
+}
+
+// Its short slice costs the program neither its priority nor a refusal.
+TEST(ShmDeath, TheWatcherKeepsThePriority) {
+  for (const bool refused : {false, true}) {
+    Child child([refused] {
+      if (::nice(5) != 5 || (refused && !refuse(SYS_sched_setattr, EPERM))) return false;
+      const auto witness = meet_to_watch(shm_options(0, 1, fresh_place()));
+      const std::vector<int> watchers = threads_called("kolo-vitals");
+      return witness.is_ok() && watchers.size() == 1 &&
+             ::getpriority(PRIO_PROCESS, static_cast<id_t>(watchers[0])) == 5;
+    });
+    EXPECT_EQ(child.wait(), 0);
+  }
 }
 
 TEST(ShmDeath, WithoutFutexWaitvItTakesMilliseconds) {

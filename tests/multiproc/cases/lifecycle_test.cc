@@ -131,6 +131,13 @@ TEST(Shutdown, OfAFrozenPeer) {
 }
 TEST(Shutdown, WhileOthersAbort) { expect_well(3, "shutdown-amid-aborts"); }
 TEST(Shutdown, DuringAJoin) { expect_well(3, "shutdown-in-join"); }
+TEST(Shutdown, AmongBusySets) { expect_well(4, "shutdown-among-busy-sets"); }
+TEST(Shutdown, AfterACallThatWasRefused) {
+  for (const char* id : {"shutdown-refused-0", "shutdown-refused-1", "shutdown-refused-known",
+                         "shutdown-refused-alone"}) {
+    expect_well(3, id);
+  }
+}
 TEST(Shutdown, InsideAGroup) { expect_well(3, "shutdown-in-group"); }
 TEST(Shutdown, FromTwoThreads) { expect_well(3, "shutdown-from-two-threads"); }
 

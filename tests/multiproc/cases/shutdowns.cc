@@ -156,6 +156,133 @@ int in_a_group() {
   return 0;
 }
 
+// One operation of a process set after the other.
+struct Lane {
+  std::int32_t pset = 0;
+  std::string name;
+  bool holds_rank_3 = false;
+  std::vector<float> input, output;
+  kolo_request request = KOLO_REQUEST_NULL;
+
+  [[nodiscard]] kolo_status wait(const Job& job) {
+    if (request == KOLO_REQUEST_NULL) return KOLO_OK;
+    return kolo_wait(job.context(), &request, KOLO_FOREVER);
+  }
+  [[nodiscard]] kolo_status begin(const Job& job, std::size_t count) {
+    const kolo_options options = named(name.c_str(), pset);
+    return kolo_alltoall(job.context(), input.data(), output.data(), count, KOLO_FLOAT32, &options,
+                         &request);
+  }
+};
+
+// Two lanes of each set that this rank is in.
+std::vector<Lane> lanes_of(const Job& job, const std::vector<std::vector<std::int32_t>>& sets,
+                           std::size_t count) {
+  std::vector<Lane> lanes;
+  for (const std::vector<std::int32_t>& ranks : sets) {
+    const std::int32_t pset = job.make_set(ranks);
+    if (std::find(ranks.begin(), ranks.end(), job.rank()) == ranks.end()) continue;
+    for (const char* name : {"one", "two"}) {
+      const std::size_t elements = count * ranks.size();
+      lanes.push_back({pset, name, ranks.back() == 3,
+                       std::vector<float>(elements, static_cast<float>(job.rank())),
+                       std::vector<float>(elements), KOLO_REQUEST_NULL});
+    }
+  }
+  return lanes;
+}
+
+// Rank 3 leaves, with operations in flight that some have begun beyond its part, while the others
+// keep sets without it busy all the time: it does not wait for them, nor do they take notice when
+// its process ends.
+int among_busy_sets() {
+  constexpr std::size_t kCount = 30'000;
+  const Job job;
+  job.expect_size(4);
+  std::vector<Lane> lanes =
+      lanes_of(job, {{0, 1, 2}, {0, 1}, {1, 2}, {0, 2}, {0, 3}, {1, 2, 3}}, kCount);
+  const Stopwatch watch;
+  bool rank_3_is_there = true;
+  for (bool goes_on = true; goes_on;) {
+    for (Lane& lane : lanes) {
+      if (lane.holds_rank_3 && !rank_3_is_there) continue;
+      kolo_status status = lane.wait(job);
+      if (status == KOLO_OK) status = lane.begin(job, kCount);
+      if (lane.holds_rank_3 && status == KOLO_ABORTED) {
+        rank_3_is_there = false;
+      } else {
+        expect_status(status, KOLO_OK, "an operation of a set that lives");
+      }
+    }
+    if (job.rank() == 3) {
+      if (watch.seconds() < 0.5) continue;
+      const Stopwatch farewell;
+      job.shutdown();
+      farewell.expect_between(0, 1, "kolo_shutdown of a rank that the others do not need");
+      return 0;
+    }
+    std::int64_t late = watch.seconds() > 2.5 ? 1 : 0;
+    const kolo_options options = named("late", lanes.front().pset);  // {0, 1, 2}
+    expect_status(
+        kolo_allreduce(job.context(), &late, &late, 1, KOLO_INT64, KOLO_MAX, &options, nullptr),
+        KOLO_OK, "the word whether it goes on");
+    goes_on = late == 0;
+  }
+  for (Lane& lane : lanes) KOLO_EXPECT(is_one_of(lane.wait(job), {KOLO_OK, KOLO_ABORTED}));
+  expect_status(kolo_barrier(job.context(), nullptr, nullptr), KOLO_ABORTED, "of the world");
+  expect_text({"rank 3"});
+  job.shutdown();
+  return 0;
+}
+
+// A call of rank `refuser` is refused, and it leaves at once; the others come to theirs at
+// different times, and get the error that they would get if it stayed. The name is new, or known.
+int after_a_refused_call(int refuser, bool is_known) {
+  const Job job;
+  std::vector<float> values(is_known ? 4 : 1000, 1.0F);
+  if (is_known) job.reduce("g", values);
+  job.probe();
+  const kolo_options options = named("g");
+  if (job.rank() == refuser) {
+    expect_status(kolo_allreduce(job.context(), values.data(), values.data(), values.size(),
+                                 static_cast<kolo_dtype>(99), KOLO_SUM, &options, nullptr),
+                  KOLO_INVALID_ARGUMENT, "a data type that there is not");
+    const Stopwatch farewell;
+    job.shutdown();
+    farewell.expect_between(0, 1, "kolo_shutdown");
+    return 0;
+  }
+  sleep_ms(100 * job.rank());
+  expect_status(kolo_allreduce(job.context(), values.data(), values.data(), values.size(),
+                               KOLO_FLOAT32, KOLO_SUM, &options, nullptr),
+                KOLO_MISMATCH, "the others' call");
+  expect_text({"rank " + std::to_string(refuser)});
+  sleep_ms(300);  // that rank leaves
+  expect_status(kolo_barrier(job.context(), nullptr, nullptr), KOLO_ABORTED, "a later call");
+  job.shutdown();
+  return 0;
+}
+
+// The others never come to the call: the farewell does not wait for long.
+int after_a_call_of_its_own() {
+  const Job job;
+  job.probe();
+  if (job.rank() == 1) {
+    float value = 1.0F;
+    expect_status(kolo_allreduce(job.context(), &value, &value, 1, static_cast<kolo_dtype>(99),
+                                 KOLO_SUM, nullptr, nullptr),
+                  KOLO_INVALID_ARGUMENT, "a data type that there is not");
+    const Stopwatch farewell;
+    job.shutdown();
+    farewell.expect_between(0.3, 1, "kolo_shutdown");
+    return 0;
+  }
+  while (kolo_health(job.context()) == KOLO_OK) sleep_ms(1);
+  expect_status(kolo_barrier(job.context(), nullptr, nullptr), KOLO_ABORTED, "a later call");
+  job.shutdown();
+  return 0;
+}
+
 // Two threads of each rank leave at once, while others wait, test and submit: one leaves, the other
 // is told that it is over, all return.
 int from_two_threads() {
@@ -259,7 +386,12 @@ std::vector<Situation> shutdown_situations() {
           {"static-context", static_context},
           {"exit-in-flight", exit_in_flight},
           {"shutdown-in-join", in_a_join},
+          {"shutdown-among-busy-sets", among_busy_sets},
           {"shutdown-in-group", in_a_group},
+          {"shutdown-refused-0", [] { return after_a_refused_call(0, false); }},
+          {"shutdown-refused-1", [] { return after_a_refused_call(1, false); }},
+          {"shutdown-refused-known", [] { return after_a_refused_call(1, true); }},
+          {"shutdown-refused-alone", after_a_call_of_its_own},
           {"shutdown-from-two-threads", from_two_threads}};
 }
 

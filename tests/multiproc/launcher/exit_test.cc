@@ -134,6 +134,8 @@ TEST(Meeting, ARankThatEndsBeforeItJoinsDoesNotLeaveTheOthersWaiting) {
       EXPECT_LT(outcome.seconds, 2);
       EXPECT_THAT(outcome.err, HasSubstr("[0] probe: rank 1 on localhost ended (exit code " +
                                          std::to_string(code) + ") before it joined the job"));
+      EXPECT_THAT(outcome.err, HasSubstr(code == 0 ? "kept the job from starting (exit code 0)"
+                                                   : "failed first: exit code 6"));
     }
   }
 }

@@ -24,6 +24,13 @@ RunOptions limited(const char* start_timeout_ms) {
   return options;
 }
 
+std::string first_line_of_kolorun(const Outcome& outcome) {
+  for (const std::string& line : lines_of(outcome.err)) {
+    if (line.starts_with("kolorun:")) return line;
+  }
+  return "";
+}
+
 // Rank 1 never calls kolo_init.
 Outcome with_one_missing(const std::vector<std::string>& flags, RunOptions options) {
   std::vector<std::string> arguments = {kKolorun, "-np", "2", "--grace", "1"};
@@ -41,6 +48,10 @@ TEST(StartTimeout, TheVariableCountsAndTheMissingAreNamed) {
   EXPECT_LT(outcome.seconds, 5);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("missing rank 1 of 2"),
                                  HasSubstr("700 ms by KOLO_START_TIMEOUT_MS of rank 0")));
+  EXPECT_THAT(first_line_of_kolorun(outcome),
+              ::testing::MatchesRegex("kolorun: rank 1 on localhost .pid [0-9]+. kept the job from "
+                                      "starting .ended by kolorun: signal 15 .*missing rank 1 .*"));
+  EXPECT_THAT(outcome.err, HasSubstr("failed because of it: exit code 97"));
 }
 
 TEST(StartTimeout, TheOptionWinsOverTheVariableAndIsNamed) {
@@ -120,11 +131,8 @@ TEST(Start, ARankThatCannotListenIsTheCauseForKolorun) {
            "[ $RANK = 1 ] && export KOLO_ADDRESSES=192.0.2.1; exec " + kWorker + " add 1 1"});
   EXPECT_EQ(outcome.exit_code, 97) << outcome.err;
   EXPECT_LT(outcome.seconds, 5);
-  std::string first;
-  for (const std::string& line : lines_of(outcome.err)) {
-    if (first.empty() && line.starts_with("kolorun:")) first = line;
-  }
-  EXPECT_THAT(first, AllOf(HasSubstr("rank 1 on localhost"), HasSubstr("failed first")))
+  EXPECT_THAT(first_line_of_kolorun(outcome),
+              AllOf(HasSubstr("rank 1 on localhost"), HasSubstr("failed first")))
       << outcome.err;
 }
 

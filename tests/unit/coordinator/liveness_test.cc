@@ -30,6 +30,47 @@ TEST(Liveness, NamesWhoStopsBetweenTheTimeoutAndHalfASecondLater) {
   }
 }
 
+// Beats leave all the while, and are confirmed 2 ms later, but for those that are sent after `cut`;
+// when the other rank is given up.
+Nanos unconfirmed_at(Nanos timeout, Nanos cut) {
+  Liveness liveness({1}, timeout, 0ms);
+  std::uint64_t sent = 0;
+  std::uint64_t confirmed = 0;
+  Nanos sent_at = 0ms;
+  for (Nanos now = 0ms;; now += 1ms) {
+    liveness.heard(1, now);
+    const bool beats = liveness.take_beat(now);
+    if (sent_at <= cut && now >= sent_at + 2ms) confirmed = sent;
+    if (beats) {
+      sent += 40;
+      sent_at = now;
+    }
+    if (beats || liveness.is_confirmation_due(now)) liveness.confirmed(1, sent, confirmed, now);
+    if (!liveness.take_unconfirmed(now).empty()) return now;
+  }
+}
+
+TEST(Liveness, NamesWhomNothingReachesBetweenTheTimeoutAndHalfASecondLater) {
+  for (const Nanos timeout : {Nanos(500ms), Nanos(1010ms), Nanos(5s)}) {
+    for (Nanos cut = 1ms; cut < 600ms; cut += 7ms) {
+      const Nanos age = unconfirmed_at(timeout, cut) - cut;
+      EXPECT_GE(age, timeout);
+      EXPECT_LE(age, timeout + 300ms);
+    }
+  }
+}
+
+TEST(Liveness, AskedAfterLateWhatHasBeenConfirmedMeanwhileCounts) {
+  Liveness liveness({1}, 1s, 0ms);
+  liveness.confirmed(1, 100, 60, 10ms);
+  EXPECT_EQ(liveness.next_deadline(), Nanos(0ms));  // a beat
+  EXPECT_TRUE(liveness.is_confirmation_due(2s));    // this rank was held up
+  liveness.confirmed(1, 140, 100, 2s);
+  EXPECT_THAT(liveness.take_unconfirmed(2s), IsEmpty());
+  liveness.confirmed(1, 140, 140, 2500ms);
+  EXPECT_THAT(liveness.take_unconfirmed(4s), IsEmpty());
+}
+
 TEST(Liveness, NamesEachOnce) {
   Liveness liveness({1, 2}, 1s, 0ms);
   liveness.heard(2, 500ms);

@@ -4,7 +4,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
 #include "tests/fakegpu/fakegpu.h"
+#include "tests/fakegpu/nccl/nccl_abi.h"
 #include "tests/unit/fakegpu/child.h"
 
 namespace fakegpu {
@@ -58,6 +64,66 @@ TEST(FakeGpuProcess, APlanThatCannotBeReadIsMisuse) {
   const Ended ended = act("clean", {"FAKEGPU_CENSUS=1", "FAKEGPU_FAULT=cudaMalloc:first:oom"});
   EXPECT_EQ(ended.exit_code, FAKEGPU_EXIT_CODE);
   EXPECT_THAT(ended.output, HasSubstr("FAKEGPU_FAULT cannot be read"));
+}
+
+// Makes the id of a communicator, and starts its ranks with these variables.
+class Ranks {
+ public:
+  explicit Ranks(const std::vector<std::vector<std::string>>& variables)
+      : size_(static_cast<int>(variables.size())) {
+    kolo::internal::nccl::UniqueId id;
+    EXPECT_EQ(kolo::internal::nccl::ncclGetUniqueId(&id), 0);
+    for (const char byte : id.bytes) {
+      char digits[3];
+      std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+      id_ += digits;
+    }
+    for (const auto& mine : variables) start(mine);
+  }
+  Child& operator[](std::size_t rank) { return *ranks_[rank]; }
+
+ private:
+  void start(std::vector<std::string> variables) {
+    variables.emplace_back("FAKEGPU_CENSUS=1");
+    const std::vector<std::string> arguments = {"all-reduce", id_, std::to_string(size_),
+                                                std::to_string(ranks_.size())};
+    ranks_.push_back(std::make_unique<Child>(FAKEGPU_ACTOR, arguments, variables));
+  }
+
+  const int size_;
+  std::string id_;
+  std::vector<std::unique_ptr<Child>> ranks_;
+};
+
+TEST(FakeGpuProcess, ProcessesReduceTogether) {
+  Ranks ranks(
+      {{"FAKEGPU_DEVICE_OFFSET=0"}, {"FAKEGPU_DEVICE_OFFSET=1"}, {"FAKEGPU_DEVICE_OFFSET=2"}});
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const Ended ended = ranks[rank].wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  }
+}
+
+TEST(FakeGpuProcess, RanksOnOneDeviceNeedDifferentHosts) {
+  Ranks refused({{}, {}});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(refused[rank].wait().exit_code, 10 + kolo::internal::nccl::kInvalidUsage);
+  }
+  Ranks accepted({{"NCCL_HOSTID=a"}, {"NCCL_HOSTID=b"}});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(accepted[rank].wait().exit_code, 0);
+  }
+}
+
+// One rank comes, and never to the collective; then it is killed.
+TEST(FakeGpuProcess, TheDeathOfARankIsSeenWhereThatIsAskedFor) {
+  Ranks ranks({{"FAKEGPU_DEVICE_OFFSET=0", "FAKEGPU_NCCL_DEATH=error"},
+               {"FAKEGPU_DEVICE_OFFSET=1", "FAKEGPU_FAULT=rank-never-arrives"}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ranks[1].kill();
+  EXPECT_EQ(ranks[1].wait().signal, SIGKILL);
+  const Ended ended = ranks[0].wait();
+  EXPECT_EQ(ended.exit_code, 10 + kolo::internal::nccl::kRemoteError) << ended.output;
 }
 
 }  // namespace

@@ -105,6 +105,18 @@ TEST_F(Desk, KnowsWhoCouldNotBeginBecauseOfAnother) {
   EXPECT_EQ(desk_.first_lost()->told_by, -1);
 }
 
+TEST_F(Desk, KnowsWhoNeverCame) {
+  MeetingDesk hasty(io_, 2, 1ms, [](std::size_t, const DeliverAnswer&) {});
+  Meeting::Join join{0, kProtocolVersion, 2, {}, kNever, {}};
+  join.peer.rank = 0;
+  hasty.join(0, {1, encode_join(join)});
+  io_.run_for(10s);  // ends with the timer
+  EXPECT_TRUE(hasty.is_harmed(0));
+  ASSERT_TRUE(hasty.first_lost().has_value());
+  EXPECT_EQ(hasty.first_lost()->rank, 1);
+  EXPECT_THAT(hasty.first_lost()->why, HasSubstr("1 ms by --start-timeout of kolorun"));
+}
+
 TEST_F(Desk, NamesTheLostRankThatTheFirstHarmedNamed) {
   EXPECT_FALSE(desk_.first_lost());
   join(0);

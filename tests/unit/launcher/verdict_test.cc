@@ -79,6 +79,10 @@ TEST(Verdict, AHarmWithoutALostRankSaysWhatEndedTheJob) {
   ends[0].harmed = true;
   EXPECT_EQ(judge(ends, {LostRank{-1, 0, "rank 1 ended the context: enough"}}).lines[0],
             "the job was ended, as rank 0 told: rank 1 ended the context: enough");
+  EXPECT_EQ(judge(ends, {LostRank{-1, -1, "missing ranks 1, 2"}}).lines[0],
+            "the job could not start: missing ranks 1, 2");
+  EXPECT_EQ(judge(ends, {LostRank{1, -1, "it ended"}}).lines[0],
+            "rank 1 on host (pid 101) kept the job from starting (exit code 0): it ended");
   EXPECT_EQ(judge(ends, {LostRank{5, 0, ""}}).lines[0], "rank 5 was lost, as rank 0 told");
 }
 

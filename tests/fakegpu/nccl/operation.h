@@ -1,0 +1,55 @@
+// One call of a collective, a send or a receive, as it waits for its launch and runs in a stream.
+// A plain value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/fakegpu/faults.h"
+#include "tests/fakegpu/nccl/meeting.h"
+#include "tests/fakegpu/stream.h"
+
+namespace fakegpu {
+
+enum class OperationKind {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kReduceScatter,
+  kAllGather,
+  kSend,
+  kRecv
+};
+
+// The factor of a PreMulSum; none for other reductions.
+struct Factor {
+  bool is_used = false;
+  const void* on_device = nullptr;  // read while the collective runs
+  std::byte bytes[8] = {};          // else this
+};
+
+struct Operation {
+  OperationKind kind = OperationKind::kAllReduce;
+  const char* function = "";
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  int dtype = 0;
+  int op = 0;
+  int root = 0;  // of sends and receives: the peer
+  Factor factor{};
+  StreamPointer stream{};
+  Fault fault{};
+
+  bool is_between_two() const {
+    return kind == OperationKind::kSend || kind == OperationKind::kRecv;
+  }
+  // PreMulSum has a number of its own on each rank, and counts as one operation.
+  OperationShape shape() const {
+    return {static_cast<int>(kind), dtype, factor.is_used ? -1 : op, root, count};
+  }
+};
+
+}  // namespace fakegpu
