@@ -61,6 +61,10 @@ Status apply_options(const kolo_options& options, Submission& submission) {
         "kolo_options.prescale or postscale is 0; 1 means none, and "
         "KOLO_OPTIONS_INIT sets it");
   }
+  if (options.reserved != 0) {
+    return invalid_argument("kolo_options.reserved is " + std::to_string(options.reserved) +
+                            "; leave it at 0");
+  }
   submission.device = options.device;
   submission.stream = options.stream;
   submission.prescale = options.prescale;

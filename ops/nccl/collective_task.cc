@@ -38,12 +38,19 @@ const char* why_not(OpKind kind, DataType dtype, ReduceOp op, bool scaled) {
   return nullptr;
 }
 
+// What NCCL has no name for is moved as bytes.
+bool CollectiveTask::moves_bytes() const {
+  const bool reduces =
+      collective_.kind == OpKind::kAllreduce || collective_.kind == OpKind::kReduceScatter;
+  return !reduces && (is_own(collective_.dtype) || is_float8(collective_.dtype));
+}
+
 DataTypeNumber CollectiveTask::dtype() const {
-  const bool moves =
-      collective_.kind != OpKind::kAllreduce && collective_.kind != OpKind::kReduceScatter;
-  const DataType dtype = collective_.dtype;
-  if (moves && (is_own(dtype) || is_float8(dtype))) return kUint8;
-  return static_cast<DataTypeNumber>(dtype);
+  return moves_bytes() ? kUint8 : static_cast<DataTypeNumber>(collective_.dtype);
+}
+
+std::size_t CollectiveTask::units(std::size_t elements) const {
+  return moves_bytes() ? elements * element_bytes(collective_.dtype) : elements;
 }
 
 // Sums with a scale are one of NCCL's own operators: the product of both scales, before the sum.
@@ -91,15 +98,15 @@ Error CollectiveTask::reduce_scatter(const DeviceTensor& tensor, cuda::StreamHan
 Error CollectiveTask::allgather(const DeviceTensor& tensor, cuda::StreamHandle stream) {
   const CommHandle comm = communicator_->handle();
   if (collective_.counts.empty()) {
-    return functions_.ncclAllGather(tensor.input, tensor.output, tensor.count, dtype(), comm,
+    return functions_.ncclAllGather(tensor.input, tensor.output, units(tensor.count), dtype(), comm,
                                     stream);
   }
   const std::size_t element = element_bytes(collective_.dtype);
   std::size_t offset = 0;
   for (int place = 0; place < collective_.size; ++place) {
     const std::size_t count = collective_.counts[static_cast<std::size_t>(place)];
-    const Error error = functions_.ncclBroadcast(tensor.input, at(tensor.output, offset), count,
-                                                 dtype(), place, comm, stream);
+    const Error error = functions_.ncclBroadcast(tensor.input, at(tensor.output, offset),
+                                                 units(count), dtype(), place, comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
     offset += count * element;
   }
@@ -116,11 +123,11 @@ Error CollectiveTask::alltoall(const DeviceTensor& tensor, cuda::StreamHandle st
     const bool even = collective_.counts.empty();
     const std::size_t sends = even ? tensor.count : collective_.counts[place];
     const std::size_t receives = even ? tensor.count : collective_.receive_counts[place];
-    Error error =
-        functions_.ncclSend(at(tensor.input, send_offset), sends, dtype(), peer, comm, stream);
+    Error error = functions_.ncclSend(at(tensor.input, send_offset), units(sends), dtype(), peer,
+                                      comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
-    error = functions_.ncclRecv(at(tensor.output, receive_offset), receives, dtype(), peer, comm,
-                                stream);
+    error = functions_.ncclRecv(at(tensor.output, receive_offset), units(receives), dtype(), peer,
+                                comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
     send_offset += sends * element;
     receive_offset += receives * element;

@@ -63,7 +63,9 @@ class CollectiveTask : public cuda::Task {
   Error reduce_scatter(const DeviceTensor& tensor, cuda::StreamHandle stream);
   Error allgather(const DeviceTensor& tensor, cuda::StreamHandle stream);
   Error alltoall(const DeviceTensor& tensor, cuda::StreamHandle stream);
+  [[nodiscard]] bool moves_bytes() const;
   [[nodiscard]] DataTypeNumber dtype() const;
+  [[nodiscard]] std::size_t units(std::size_t elements) const;  // of dtype()
   Result<ReduceOpNumber> op_of(const DeviceTensor& tensor);
 
   const Functions& functions_;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -85,6 +86,7 @@ TEST_F(BoundaryTest, BadOptionsAreRefused) {
   refused([](auto& o) { o.timeout_ms = INT64_MAX; }, "timeout_ms");
   refused([](auto& o) { o.persistent = 2; }, "persistent");
   refused([](auto& o) { o.allocate = 2; }, "allocate");
+  refused([](auto& o) { o.reserved = 1; }, "reserved");
   kolo_options options = KOLO_OPTIONS_INIT;
   options.persistent = 1;
   EXPECT_EQ(allreduce(&options), KOLO_INVALID_ARGUMENT);
@@ -99,6 +101,41 @@ TEST_F(BoundaryTest, ALongerStructOfZeroesIsUnderstood) {
   EXPECT_EQ(allreduce(&future.options), KOLO_OK);
   future.later = 1;
   EXPECT_EQ(allreduce(&future.options), KOLO_UNSUPPORTED);
+}
+
+TEST_F(BoundaryTest, TheStructOfTheFirstHeaderIsUnderstood) {
+  kolo_options options = KOLO_OPTIONS_INIT;
+  options.struct_size = offsetof(kolo_options, device);
+  options.name = "w";
+  options.device = 7;  // not there in a program of that time
+  options.stream = &options;
+  ASSERT_EQ(allreduce(&options), KOLO_OK) << kolo_last_error();
+  EXPECT_EQ(script_.last.name, "w");
+  EXPECT_EQ(script_.last.device, KOLO_DEVICE_AUTO);
+  EXPECT_EQ(script_.last.stream, nullptr);
+}
+
+TEST_F(BoundaryTest, DevicesAndStreamsReachTheContext) {
+  kolo_options options = KOLO_OPTIONS_INIT;
+  options.device = 2;
+  options.stream = data_;
+  kolo_request request = KOLO_REQUEST_NULL;
+  ASSERT_EQ(allreduce(&options, &request), KOLO_OK) << kolo_last_error();
+  EXPECT_EQ(script_.last.device, 2);
+  EXPECT_EQ(script_.last.stream, data_);
+  EXPECT_EQ(kolo_stream_wait(context_, request, &options, 0), KOLO_IN_PROGRESS);
+  EXPECT_EQ(script_.stream, &options);
+  EXPECT_EQ(kolo_stream_wait(context_, KOLO_REQUEST_NULL, data_, KOLO_FOREVER), KOLO_OK);
+  EXPECT_EQ(kolo_stream_wait(context_, request, data_, -2), KOLO_INVALID_ARGUMENT);
+
+  void* memory = nullptr;
+  EXPECT_EQ(kolo_alloc_device(context_, 1, 64, &memory), KOLO_OK);
+  EXPECT_EQ(memory, script_.memory);
+  EXPECT_EQ(kolo_alloc_device(context_, 4, 64, &memory), KOLO_INVALID_ARGUMENT);
+  EXPECT_EQ(memory, nullptr);
+  EXPECT_EQ(kolo_alloc_device(context_, KOLO_DEVICE_HOST, 64, &memory), KOLO_INVALID_ARGUMENT);
+  EXPECT_THAT(kolo_last_error(), HasSubstr("use kolo_alloc"));
+  EXPECT_EQ(kolo_alloc_device(context_, 0, 64, nullptr), KOLO_INVALID_ARGUMENT);
 }
 
 TEST_F(BoundaryTest, RequestsAreForgottenWhenDoneUnlessPersistent) {

@@ -47,12 +47,13 @@ static_assert(equal(KOLO_LOG_ERROR, LogLevel::kError) && equal(KOLO_LOG_DEBUG, L
 static_assert(equal(KOLO_LOG_WARNING, LogLevel::kWarning) && equal(KOLO_LOG_INFO, LogLevel::kInfo));
 
 // The layout is part of the ABI: a field that moves needs another KOLO_ABI_VERSION.
-static_assert(sizeof(kolo_options) == 104 && offsetof(kolo_options, ndim) == 24);
+static_assert(sizeof(kolo_options) == 120 && offsetof(kolo_options, ndim) == 24);
 static_assert(offsetof(kolo_options, prescale) == 32 && offsetof(kolo_options, timeout_ms) == 48);
+static_assert(offsetof(kolo_options, device) == 104 && offsetof(kolo_options, stream) == 112);
 static_assert(offsetof(kolo_options, callback) == 56 && offsetof(kolo_options, persistent) == 72);
 
 TEST(NumbersTest, EveryNumberHasItsWords) {
-  for (int number = KOLO_OK; number <= KOLO_IN_PROGRESS; ++number) {
+  for (int number = KOLO_OK; number <= KOLO_NCCL_ERROR; ++number) {
     EXPECT_STRNE(kolo_status_string(static_cast<kolo_status>(number)), "unknown status") << number;
   }
   for (const int number : {-1, 13, 1000}) {
