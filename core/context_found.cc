@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "core/context.h"
+#include "ops/cuda/kernels.h"
 #include "ops/cuda/runtime.h"
 #include "ops/nccl/library.h"
 
@@ -36,8 +37,8 @@ std::string gpus_found() {
   const auto cuda = cuda::Runtime::look(config);
   const auto nccl = nccl::Library::load(config);
   return "\"cuda\":" +
-         (cuda ? present(cuda->path, cuda::version_text(cuda->version)) +
-                     ",\"driver\":" + driver() + "}"
+         (cuda ? present(cuda->path, cuda::version_text(cuda->version)) + ",\"driver\":" +
+                     driver() + ",\"kernels\":" + json_string(cuda::kernels_note()) + "}"
                : absent(cuda.status().text())) +
          ",\"nccl\":" +
          (nccl ? present((*nccl)->path(), nccl::version_text((*nccl)->version())) + "}"

@@ -74,7 +74,7 @@ std::string found_text(const boost::property_tree::ptree& info, const std::strin
   std::string text = row->get("version", std::string()) + ", " + row->get("path", std::string());
   if (row->count("driver") == 0) return text;
   const auto driver = row->get("driver", std::string("null"));
-  return text +
+  return text + "; kernels " + row->get("kernels", std::string()) +
          (driver == "null" ? "; no driver is seen: install NVIDIA's on this host" : "; " + driver);
 }
 

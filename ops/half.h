@@ -8,20 +8,26 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__  // device code uses these as well
+#define KOLO_ANYWHERE [[gnu::always_inline]] __host__ __device__
+#else
+#define KOLO_ANYWHERE [[gnu::always_inline]]
+#endif
+
 namespace kolo::internal {
 
-[[gnu::always_inline]] inline float float_of_bits(std::uint32_t bits) {
+KOLO_ANYWHERE inline float float_of_bits(std::uint32_t bits) {
   return __builtin_bit_cast(float, bits);
 }
-[[gnu::always_inline]] inline std::uint32_t bits_of_float(float value) {
+KOLO_ANYWHERE inline std::uint32_t bits_of_float(float value) {
   return __builtin_bit_cast(std::uint32_t, value);
 }
 
-[[gnu::always_inline]] inline float widen_bf16(std::uint16_t half) {
+KOLO_ANYWHERE inline float widen_bf16(std::uint16_t half) {
   return float_of_bits(static_cast<std::uint32_t>(half) << 16);
 }
 
-[[gnu::always_inline]] inline std::uint16_t narrow_bf16(float value) {
+KOLO_ANYWHERE inline std::uint16_t narrow_bf16(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x40u;
@@ -29,7 +35,7 @@ namespace kolo::internal {
   return static_cast<std::uint16_t>(is_nan ? quiet : rounded);
 }
 
-[[gnu::always_inline]] inline float widen_f16(std::uint16_t half) {
+KOLO_ANYWHERE inline float widen_f16(std::uint16_t half) {
   constexpr std::uint32_t kRebias = (127u - 15u) << 23;
   const std::uint32_t sign = (static_cast<std::uint32_t>(half) & 0x8000u) << 16;
   const std::uint32_t shifted = (static_cast<std::uint32_t>(half) & 0x7fffu) << 13;
@@ -45,7 +51,7 @@ namespace kolo::internal {
   return float_of_bits(magnitude | sign);
 }
 
-[[gnu::always_inline]] inline std::uint16_t narrow_f16(float value) {
+KOLO_ANYWHERE inline std::uint16_t narrow_f16(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   const std::uint32_t sign = (bits >> 16) & 0x8000u;

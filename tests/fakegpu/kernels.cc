@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/fakegpu/kolo_kernels.h"
+
 namespace fakegpu {
 namespace {
 
@@ -26,7 +28,8 @@ std::function<void(Access&)> bind_fill(const LaunchShape&, void** arguments) {
   };
 }
 
-constexpr Kernel kKernels[] = {{"fakegpu_fill", bind_fill}};
+constexpr Kernel kKernels[] = {
+    {"fakegpu_fill", bind_fill}, {"kolo_pack", bind_kolo_pack}, {"kolo_unpack", bind_kolo_unpack}};
 
 }  // namespace
 

@@ -7,9 +7,10 @@ if ! command -v clang-format > /dev/null; then
   echo "SKIPPED: clang-format is not installed (apt-get install clang-format)"
   exit 77
 fi
-files="$(git ls-files -co --exclude-standard '*.h' '*.hpp' '*.cc' '*.c' 2> /dev/null || true)"
+files="$(git ls-files -co --exclude-standard '*.h' '*.hpp' '*.cc' '*.c' '*.cuh' '*.cu' \
+  2> /dev/null || true)"
 [ -n "$files" ] || files="$(find . -path ./build -prune -o -name '*.[hc]' -print \
-  -o -name '*.cc' -print -o -name '*.hpp' -print)"
+  -o -name '*.cc' -print -o -name '*.hpp' -print -o -name '*.cuh' -print -o -name '*.cu' -print)"
 wrong=()
 for file in $files; do
   [ -f "$file" ] || continue  # deleted, not yet committed

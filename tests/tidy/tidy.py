@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOMS = ("base", "transport", "ops", "coordinator", "core", "bindings_c", "launcher")
-SOURCES = {".h", ".hpp", ".cc", ".c"}
+SOURCES = {".h", ".hpp", ".cc", ".c", ".cuh", ".cu"}
 TEXTS = SOURCES | {".py", ".sh", ".md", ".txt", ".cmake", ".proto", ".json", ".in", ".map"}
 MAX_COLUMNS = 100
 MAX_FILE_LINES = 500

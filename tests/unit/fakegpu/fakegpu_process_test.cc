@@ -1,5 +1,6 @@
 // What needs a process of its own: the audit at exit, the environment, a host read of device
 // memory.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -64,6 +65,17 @@ TEST(FakeGpuProcess, APlanThatCannotBeReadIsMisuse) {
   const Ended ended = act("clean", {"FAKEGPU_CENSUS=1", "FAKEGPU_FAULT=cudaMalloc:first:oom"});
   EXPECT_EQ(ended.exit_code, FAKEGPU_EXIT_CODE);
   EXPECT_THAT(ended.output, HasSubstr("FAKEGPU_FAULT cannot be read"));
+}
+
+TEST(FakeGpuProcess, OldLibrariesLackWhatCameLater) {
+  void* runtime = dlopen(FAKEGPU_OLD_CUDART, RTLD_NOW | RTLD_LOCAL);
+  void* nccl = dlopen(FAKEGPU_OLD_NCCL, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(runtime != nullptr && nccl != nullptr) << dlerror();
+  EXPECT_NE(dlsym(runtime, "cudaLaunchKernel"), nullptr);
+  EXPECT_EQ(dlsym(runtime, "cudaLibraryLoadData"), nullptr);
+  EXPECT_NE(dlsym(nccl, "ncclAllReduce"), nullptr);
+  EXPECT_EQ(dlsym(nccl, "ncclMemAlloc"), nullptr);
+  EXPECT_EQ(dlsym(nccl, "ncclCommShrink"), nullptr);
 }
 
 // Makes the id of a communicator, and starts its ranks with these variables.

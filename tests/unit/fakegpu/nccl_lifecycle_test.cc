@@ -1,7 +1,8 @@
 // The fake NCCL's communicators: begin, non-blocking use, abort, shrink, misuse, planned faults.
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <filesystem>
+#include <iterator>
 
 #include "tests/unit/fakegpu/ranks.h"
 
@@ -113,6 +114,69 @@ TEST_F(FakeNcclLifecycle, ADifferenceBetweenRanksIsMisuse) {
   EXPECT_EQ(fakegpu_misuses(), 2);
   EXPECT_NE(std::string(fakegpu_misuse_text(0)).find("of 9 elements"), std::string::npos);
   fakegpu_forgive_misuses();
+}
+
+TEST_F(FakeNcclLifecycle, AReceiveOfAnotherSizeIsMisuse) {
+  run_ranks(2, [](Rank& rank) {
+    ASSERT_EQ(rank.begin(), 0);
+    float* data = Rank::upload(std::vector<float>(10, 1));
+    if (rank.rank == 0) {
+      EXPECT_EQ(nccl::ncclSend(data, 10, 7, 1, rank.comm, rank.stream), 0);
+      EXPECT_EQ(rank.synchronize(), 0);
+    } else {
+      EXPECT_EQ(nccl::ncclRecv(data, 9, 7, 0, rank.comm, rank.stream), 0);
+      int error = 0;
+      for (int turn = 0; turn < 10000 && error == 0; ++turn) {
+        EXPECT_EQ(nccl::ncclCommGetAsyncError(rank.comm, &error), 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_EQ(error, nccl::kInternalError);
+    }
+    EXPECT_EQ(nccl::ncclCommAbort(rank.comm), 0);
+    EXPECT_EQ(rank.synchronize(), 0);
+    Rank::drop(data);
+  });
+  EXPECT_EQ(fakegpu_misuses(), 1);
+  fakegpu_forgive_misuses();
+}
+
+TEST_F(FakeNcclLifecycle, ACaptureTakesCollectivesIn) {
+  run_communicators(1, [](Rank& rank) {
+    float* data = Rank::upload(std::vector<float>(10, 1));
+    const long captured = fakegpu_calls("captured");
+    const long done = fakegpu_calls("collective");
+    EXPECT_EQ(cuda::cudaStreamBeginCapture(rank.stream, 2), 0);
+    EXPECT_EQ(all_reduce(rank, data), 0);
+    cuda::GraphHandle graph = nullptr;
+    EXPECT_EQ(cuda::cudaStreamEndCapture(rank.stream, &graph), 0);
+    EXPECT_EQ(cuda::cudaGraphDestroy(graph), 0);
+    EXPECT_EQ(rank.synchronize(), 0);
+    EXPECT_EQ(fakegpu_calls("captured"), captured + 1);
+    EXPECT_EQ(fakegpu_calls("collective"), done);
+    Rank::drop(data);
+  });
+}
+
+std::ptrdiff_t count_entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+TEST_F(FakeNcclLifecycle, NoFileAndNoThreadIsLeft) {
+  const std::ptrdiff_t files = count_entries("/proc/self/fd");
+  for (int round = 0; round < 5; ++round) {
+    run_communicators(3, [](Rank& rank) {
+      float* data = Rank::upload(std::vector<float>(10, 1));
+      EXPECT_EQ(all_reduce(rank, data), 0);
+      EXPECT_EQ(rank.synchronize(), 0);
+      Rank::drop(data);
+    });
+  }
+  // Threads of destroyed streams end by and by; those of the other cases are gone, or go as well.
+  for (int turn = 0; turn < 5000 && count_entries("/proc/self/task") > 4; ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_LE(count_entries("/proc/self/task"), 4) << "this one, default streams, a sanitizer's";
+  EXPECT_EQ(count_entries("/proc/self/fd"), files);
 }
 
 TEST_F(FakeNcclLifecycle, AnotherThreadInAnOpenGroupIsMisuse) {

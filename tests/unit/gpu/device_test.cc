@@ -1,0 +1,204 @@
+// Owners of CUDA's handles and kolo's kernels, on a device: the fake one, or the real one where
+// KOLO_TEST_CUDART names its runtime. The same cases for both; skipped where there is no device.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ops/cuda/handles.h"
+#include "ops/cuda/kernels.h"
+#include "ops/half.h"
+
+namespace kolo::internal::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+class Device : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* real = std::getenv("KOLO_TEST_CUDART");
+    is_fake_ = real == nullptr;
+    Config config;
+    ASSERT_TRUE(config.set("cudart_path", is_fake_ ? KOLO_FAKE_CUDART : real).is_ok());
+    auto runtime = Runtime::load(config);
+    if (!kIsBuilt) GTEST_SKIP() << runtime.status().text();
+    ASSERT_TRUE(runtime.is_ok()) << runtime.status().to_string();
+    runtime_ = *std::move(runtime);
+    const auto devices = runtime_->count_devices();
+    if (!devices.is_ok() && !is_fake_) GTEST_SKIP() << devices.status().text();
+    ASSERT_TRUE(devices.is_ok()) << devices.status().to_string();
+    devices_ = *devices;
+  }
+  void TearDown() override {
+    if (!is_fake_ || runtime_ == nullptr) return;
+    void* fake = ::dlopen(KOLO_FAKE_CUDART, RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_NE(fake, nullptr);
+    using Counts = long(void*);
+    auto* census = reinterpret_cast<Counts*>(::dlsym(fake, "fakegpu_census"));
+    auto* misuses = reinterpret_cast<long (*)()>(::dlsym(fake, "fakegpu_misuses"));
+    EXPECT_EQ(census(nullptr), 0) << "handles are left";
+    EXPECT_EQ(misuses(), 0);
+  }
+
+  // The fake runs kernels by name, and looks at no code.
+  Result<std::unique_ptr<const Kernels>> load_kernels() const {
+    static constexpr std::byte kAnything[64] = {};
+    return is_fake_ ? Kernels::load(*runtime_, 0, kAnything) : Kernels::load(*runtime_, 0);
+  }
+  void copy(void* to, const void* from, std::size_t bytes, const Stream& stream) const {
+    const Error error = runtime_->cudaMemcpyAsync(to, from, bytes, kCopyByAddress, stream.get());
+    ASSERT_EQ(error, kSuccess);
+    ASSERT_EQ(runtime_->cudaStreamSynchronize(stream.get()), kSuccess);
+  }
+
+  bool is_fake_ = true;
+  int devices_ = 0;
+  std::unique_ptr<const Runtime> runtime_;
+};
+
+TEST_F(Device, OwnersGiveBackWhatTheyOwn) {
+  auto stream = Stream::create(*runtime_, Stream::Priority::kHighest);
+  auto event = Event::create(*runtime_);
+  auto pinned = PinnedBuffer::create(*runtime_, 4096);
+  auto memory = DeviceBuffer::create(*runtime_, 4096);
+  ASSERT_TRUE(stream.is_ok() && event.is_ok() && pinned.is_ok() && memory.is_ok());
+  EXPECT_EQ(pinned->bytes(), 4096u);
+  EXPECT_EQ(memory->bytes(), 4096u);
+  std::memset(pinned->data(), 0x5a, pinned->bytes());
+  copy(memory->data(), pinned->data(), 4096, *stream);
+  EXPECT_EQ(runtime_->cudaEventRecord(event->get(), stream->get()), kSuccess);
+  EXPECT_EQ(runtime_->cudaEventSynchronize(event->get()), kSuccess);
+  Stream moved = *std::move(stream);
+  EXPECT_TRUE(moved);
+  EXPECT_FALSE(*stream);  // NOLINT(bugprone-use-after-move): what it is about
+  moved = Stream();
+  EXPECT_FALSE(moved);
+  PinnedBuffer other = *std::move(pinned);
+  EXPECT_EQ(other.bytes(), 4096u);
+  EXPECT_EQ(pinned->bytes(), 0u);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST_F(Device, WhatIsTooMuchIsAStatus) {
+  const auto memory = DeviceBuffer::create(*runtime_, std::size_t{1} << 50);
+  EXPECT_EQ(memory.status().code(), StatusCode::kResource);
+  EXPECT_THAT(memory.status().text(), HasSubstr(std::to_string(std::size_t{1} << 50)));
+  static_cast<void>(runtime_->cudaGetLastError());
+}
+
+TEST_F(Device, TheCurrentDeviceComesBack) {
+  int current = -1;
+  {
+    const DeviceGuard guard(*runtime_, devices_ - 1);
+    EXPECT_TRUE(guard.status().is_ok());
+    ASSERT_EQ(runtime_->cudaGetDevice(&current), kSuccess);
+    EXPECT_EQ(current, devices_ - 1);
+    const DeviceGuard wrong(*runtime_, devices_);
+    EXPECT_EQ(wrong.status().code(), StatusCode::kInvalidArgument);
+    static_cast<void>(runtime_->cudaGetLastError());
+  }
+  ASSERT_EQ(runtime_->cudaGetDevice(&current), kSuccess);
+  EXPECT_EQ(current, 0);
+}
+
+TEST_F(Device, EventsAreUsedAgainByAnyThread) {
+  EventPool pool(*runtime_, devices_ - 1);
+  ASSERT_TRUE(pool.reserve(2).is_ok());
+  EventHandle first = nullptr;
+  {
+    auto one = pool.take();
+    auto two = pool.take();
+    auto three = pool.take();  // more than were made ahead
+    ASSERT_TRUE(one.is_ok() && two.is_ok() && three.is_ok());
+    EXPECT_NE(one->get(), two->get());
+    first = three->get();
+    EventPool::Lease moved = *std::move(one);
+    *two = std::move(moved);
+    EXPECT_TRUE(*two);
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&pool] {
+      for (int j = 0; j < 100; ++j) EXPECT_TRUE(pool.take().is_ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(first, nullptr);
+}
+
+TEST_F(Device, KernelsPackAndUnpackManyTensors) {
+  auto kernels = load_kernels();
+  if (!kernels.is_ok() && !is_fake_) GTEST_SKIP() << kernels.status().text();
+  ASSERT_TRUE(kernels.is_ok()) << kernels.status().to_string();
+  constexpr std::size_t kTensors = 300;  // three launches
+  auto stream = Stream::create(*runtime_);
+  std::vector<PlacedTensor> placed;
+  std::size_t elements = 0;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    const std::size_t count = i * 37 % 5000;  // 0 among them
+    placed.push_back({nullptr, offset, count});
+    elements += count;
+    offset += (count * sizeof(std::uint16_t) + 15) / 16 * 16;
+  }
+  auto host = PinnedBuffer::create(*runtime_, elements * sizeof(float));
+  auto memory = DeviceBuffer::create(*runtime_, elements * sizeof(float));
+  auto buffer = DeviceBuffer::create(*runtime_, offset);
+  auto counter = PinnedBuffer::create(*runtime_, sizeof(unsigned long long));
+  ASSERT_TRUE(stream.is_ok() && host.is_ok() && memory.is_ok() && buffer.is_ok() &&
+              counter.is_ok());
+  auto* values = reinterpret_cast<float*>(host->data());
+  for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(i % 1000) * 0.37f;
+  values[1000] = INFINITY;
+  values[2000] = 3e38f;  // infinite after its scale
+  std::memset(counter->data(), 0, counter->bytes());
+  copy(memory->data(), host->data(), memory->bytes(), *stream);
+  std::size_t begin = 0;
+  for (PlacedTensor& tensor : placed) {
+    tensor.memory = memory->data() + begin * sizeof(float);
+    begin += tensor.count;
+  }
+  Batch batch{placed, buffer->data(), DataType::kFloat32, DataType::kBfloat16, 2.0, nullptr};
+  const Status packed = (*kernels)->pack(stream->get(), batch);
+  ASSERT_TRUE(packed.is_ok()) << packed.to_string();
+  batch.scale = 0.5;
+  batch.nonfinite = reinterpret_cast<unsigned long long*>(counter->data());
+  const Status unpacked = (*kernels)->unpack(stream->get(), batch);
+  ASSERT_TRUE(unpacked.is_ok()) << unpacked.to_string();
+  std::vector<float> before(values, values + elements);
+  copy(host->data(), memory->data(), memory->bytes(), *stream);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const float wanted = widen_bf16(narrow_bf16(before[i] * 2.0f)) * 0.5f;
+    ASSERT_EQ(bits_of_float(values[i]), bits_of_float(wanted)) << i;
+  }
+  unsigned long long found = 0;
+  std::memcpy(&found, counter->data(), sizeof found);
+  EXPECT_EQ(found, 2u);
+}
+
+TEST_F(Device, KernelsRefuseWhatTheyCannotDo) {
+  auto kernels = load_kernels();
+  if (!kernels.is_ok() && !is_fake_) GTEST_SKIP() << kernels.status().text();
+  ASSERT_TRUE(kernels.is_ok()) << kernels.status().to_string();
+  Batch batch;
+  batch.buffer_type = DataType::kFloat64;
+  EXPECT_EQ((*kernels)->pack(nullptr, batch).code(), StatusCode::kInvalidArgument);
+  batch.tensor_type = batch.buffer_type = DataType::kInt32;
+  batch.scale = 2.0;
+  EXPECT_EQ((*kernels)->unpack(nullptr, batch).code(), StatusCode::kInvalidArgument);
+  batch.scale = 1.0;
+  EXPECT_TRUE((*kernels)->pack(nullptr, batch).is_ok()) << "no tensors, no launch";
+  const auto none = Kernels::load(*runtime_, 0, {});
+  EXPECT_EQ(none.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(none.status().text(), HasSubstr("no kernels"));
+}
+
+}  // namespace
+}  // namespace kolo::internal::cuda
