@@ -53,39 +53,4 @@ Result<DeviceBuffer> DeviceBuffer::create(const Runtime& runtime, std::size_t by
   return DeviceBuffer(runtime, memory, bytes);
 }
 
-Result<Event> EventPool::make() const {
-  const DeviceGuard guard(runtime_, device_);
-  KOLO_RETURN_IF_ERROR(guard.status());
-  return Event::create(runtime_);
-}
-
-Status EventPool::reserve(std::size_t count) {
-  const std::lock_guard lock(mutex_);
-  while (idle_.size() < count) {
-    auto event = make();
-    if (!event) return event.status();
-    idle_.push_back(*std::move(event));
-  }
-  return Status::ok();
-}
-
-Result<EventPool::Lease> EventPool::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      Event event = std::move(idle_.back());
-      idle_.pop_back();
-      return Lease(*this, std::move(event));
-    }
-  }
-  auto event = make();
-  if (!event) return event.status();
-  return Lease(*this, *std::move(event));
-}
-
-void EventPool::put(Event event) {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(event));
-}
-
 }  // namespace kolo::internal::cuda

@@ -1,16 +1,14 @@
-// One owner for each thing that CUDA hands out: Stream, Event, PinnedBuffer, DeviceBuffer; the
-// current device of a thread (DeviceGuard); and events to be used again (EventPool).
+// One owner for each thing that CUDA hands out: Stream, Event, PinnedBuffer, DeviceBuffer; and the
+// current device of a thread (DeviceGuard).
 //
 // Owners can be moved, not copied, and give back what they own when they go; nothing may still run
-// that uses it. They belong to one thread at a time, except EventPool. The Runtime outlives them.
+// that uses it. They belong to one thread at a time. The Runtime outlives them.
 // What fails at giving back is not told: by then the process is ending, or the device is broken,
 // which the next call says.
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "ops/cuda/runtime.h"
@@ -111,60 +109,6 @@ class DeviceBuffer : public Owned<void*, &Functions::cudaFree> {
   DeviceBuffer(const Runtime& runtime, void* memory, std::size_t bytes)
       : Owned(runtime, memory), bytes_(bytes) {}
   std::size_t bytes_ = 0;
-};
-
-// Events of one device, made as they are needed and kept for the next. Any threads; outlives the
-// events that it lends.
-class EventPool {
- public:
-  // One event, back in the pool when it goes. Whoever is to wait for it must have been told to
-  // (cudaStreamWaitEvent, or a wait that has ended) by then.
-  class Lease {
-   public:
-    Lease() = default;
-    Lease(EventPool& pool, Event event) : pool_(&pool), event_(std::move(event)) {}
-    Lease(Lease&& other) noexcept = default;
-    Lease& operator=(Lease&& other) noexcept {
-      if (this != &other) {
-        give_back();
-        pool_ = other.pool_;
-        event_ = std::move(other.event_);
-      }
-      return *this;
-    }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    ~Lease() { give_back(); }
-
-    [[nodiscard]] EventHandle get() const { return event_.get(); }
-    explicit operator bool() const { return static_cast<bool>(event_); }
-
-   private:
-    void give_back() {
-      if (event_) pool_->put(std::move(event_));
-    }
-    EventPool* pool_ = nullptr;
-    Event event_;
-  };
-
-  EventPool(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
-  EventPool(const EventPool&) = delete;
-  EventPool& operator=(const EventPool&) = delete;
-
-  // Makes events ahead, so that callers' threads find some: making one changes the current device
-  // for a moment.
-  Status reserve(std::size_t count);
-  Result<Lease> take();
-  [[nodiscard]] int device() const { return device_; }
-
- private:
-  Result<Event> make() const;
-  void put(Event event);
-
-  const Runtime& runtime_;
-  const int device_;
-  std::mutex mutex_;
-  std::vector<Event> idle_;
 };
 
 }  // namespace kolo::internal::cuda

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/event_pool.h"
 #include "ops/cuda/handles.h"
 #include "ops/cuda/kernels.h"
 #include "ops/half.h"
@@ -108,29 +109,31 @@ TEST_F(Device, TheCurrentDeviceComesBack) {
   EXPECT_EQ(current, 0);
 }
 
-TEST_F(Device, EventsAreUsedAgainByAnyThread) {
+TEST_F(Device, EventsAreUsedAgainWhenTheirLastShareGoes) {
+  runtime_->cudaSetDevice(devices_ - 1);
   EventPool pool(*runtime_, devices_ - 1);
-  ASSERT_TRUE(pool.reserve(2).is_ok());
-  EventHandle first = nullptr;
+  ASSERT_TRUE(pool.make(2).is_ok());
   {
-    auto one = pool.take();
-    auto two = pool.take();
-    auto three = pool.take();  // more than were made ahead
-    ASSERT_TRUE(one.is_ok() && two.is_ok() && three.is_ok());
-    EXPECT_NE(one->get(), two->get());
-    first = three->get();
-    EventPool::Lease moved = *std::move(one);
-    *two = std::move(moved);
-    EXPECT_TRUE(*two);
+    EventRef one = pool.take();
+    const EventRef two = pool.take();
+    ASSERT_TRUE(one && two);
+    EXPECT_NE(one.handle(), two.handle());
+    EXPECT_FALSE(pool.take()) << "more are made by the pool's thread only";
+    const EventRef share = one;
+    one = {};
+    EXPECT_EQ(pool.free_count(), 0U);
   }
+  EXPECT_EQ(pool.free_count(), 2U);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&pool] {
-      for (int j = 0; j < 100; ++j) EXPECT_TRUE(pool.take().is_ok());
+      for (int j = 0; j < 100; ++j) EXPECT_TRUE(pool.take());
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_NE(first, nullptr);
+  const EventRef held = pool.take();
+  pool.destroy_all();
+  EXPECT_EQ(held.handle(), nullptr);
 }
 
 TEST_F(Device, KernelsPackAndUnpackManyTensors) {
