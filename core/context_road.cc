@@ -213,7 +213,8 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
   const auto left = [&] { return std::max(deadline - clock.now(), kLeastForSharing); };
   if (transport != "tcp" && transport != "mpi") {
-    auto memory = share_memory(config, identity, road.rank, road.fabric, left(), logger);
+    auto memory =
+        share_memory(config, identity, road.rank, road.fabric, left(), *road.poller, logger);
     if (!memory) return memory.status();
     road.memory = *std::move(memory);
   }

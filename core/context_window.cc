@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 #include <utility>
 
-#include "ops/pair_exchange.h"
 #include "ops/window/lane.h"
 #include "transport/inproc/inproc_window.h"
 #include "transport/shm/shm_window.h"
+#include "transport/tcp/links.h"
+#include "transport/tcp/mesh_agreement.h"
 
 namespace kolo::internal {
 namespace {
@@ -109,66 +109,37 @@ Result<SharedMemory> make(const Config& config, const JobIdentity& identity, int
   return memory;
 }
 
-// Which ranks of the job have it: every rank hears every other one over the channels.
-Result<std::vector<unsigned char>> who_has(bool mine, int rank, Fabric& fabric, Nanos limit) {
-  std::vector<Channel*> channels;
-  for (const auto& channel : fabric.channels.front()) channels.push_back(channel.get());
-  const int size = static_cast<int>(channels.size());
-  const unsigned char input = mine ? 1 : 0;
-  std::vector<unsigned char> heard(channels.size());
-  const std::vector<std::size_t> one_byte(channels.size(), 1);
-  PairExchange operation;
-  operation.start({rank, size, channels, nullptr, 0}, &input, heard.data(), one_byte);
-  const SteadyClock clock;
-  const Nanos deadline = clock.now() + limit;
-  while (true) {
-    const Result<Progress> progress = operation.advance();
-    if (!progress) return progress.status();
-    if (*progress == Progress::kDone) break;
-    if (clock.now() > deadline) {
-      operation.cancel();
-      return timed_out(
-          "the ranks did not agree in time whether they share memory. Raise "
-          "KOLO_START_TIMEOUT_MS if the hosts are only slow");
-    }
-    if (*progress == Progress::kBlocked) std::this_thread::yield();
-  }
-  return heard;
+// The word that all ranks hear of one that cannot.
+Status cannot_share(const Config& config, const PeerInfo& self) {
+  return resource_error("rank " + std::to_string(self.rank) + " on " + self.host +
+                        " cannot share its " + std::to_string(config.integer("shm_bytes")) +
+                        " bytes of memory, and transport=" + config.text("transport") +
+                        " insists on it; see that rank's error, or use auto");
 }
 
 }  // namespace
 
 Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
-                                  Fabric& fabric, Nanos limit, Logger& logger) {
-  if (!any_host_has_two(fabric.table)) return SharedMemory();
+                                  Fabric& fabric, Nanos limit, Poller& poller, Logger& logger) {
+  const PeerTable& table = fabric.table;
+  if (!any_host_has_two(table)) return SharedMemory();
   const SteadyClock clock;
   const Nanos deadline = clock.now() + limit;
-  auto memory = make(config, identity, rank, fabric.table, limit);
-  const Nanos left = std::max(deadline - clock.now(), kLeastForNews);
-  const auto heard = who_has(memory.is_ok(), rank, fabric, left);
+  auto memory = make(config, identity, rank, table, limit);
   const std::string transport = config.text("transport");
   const bool insists = transport == "shm" || transport == "shm+mpi";
-  // Those who know that it is over may have left already.
-  if (!heard) return insists && !memory ? memory.status() : heard.status();
-  const auto lacking = std::find(heard->begin(), heard->end(), 0);
-  if (lacking == heard->end()) {
+  const Status own =
+      memory ? Status::ok() : cannot_share(config, table.peers[static_cast<std::size_t>(rank)]);
+  const Status agreed = agree(*fabric.control, linked_ranks(table, rank), table, rank, own, poller,
+                              std::max(deadline, clock.now() + kLeastForNews));
+  if (agreed.is_ok()) {
     memory->window->map_carved();
     return memory;
   }
-  if (insists) {
-    if (!memory) return memory.status();
-    const PeerInfo& other = fabric.table.peers[static_cast<std::size_t>(lacking - heard->begin())];
-    return resource_error("rank " + std::to_string(other.rank) + " on " + other.host +
-                          " cannot share its " + std::to_string(config.integer("shm_bytes")) +
-                          " bytes of memory, and transport=" + transport +
-                          " insists on it; see that rank's error, or use auto");
-  }
-  // One word from each host that cannot: from its first rank that knows why.
-  const auto local = ranks_of_my_host(fabric.table, rank);
-  const auto first = std::find_if(local.begin(), local.end(), [&](int peer) {
-    return (*heard)[static_cast<std::size_t>(peer)] == 0;
-  });
-  if (first != local.end() && *first == rank) {
+  if (insists && !memory) return memory.status();
+  if (insists || agreed.code() != StatusCode::kResource) return agreed;
+  // One word of the job: from the first rank that knows why.
+  if (agreed.text() == own.text()) {
     logger.warning("the ranks of this host share no memory and use sockets instead: " +
                    memory.status().text());
   }

@@ -16,6 +16,7 @@
 #include "coordinator/slot_board.h"
 #include "transport/arena.h"
 #include "transport/fabric.h"
+#include "transport/poller.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace kolo::internal {
@@ -34,7 +35,7 @@ struct SharedMemory {
 // shares. Nothing either when no two ranks are on one host.
 // Errors: as meet_shm() gives them, if insisted on; PEER_LOST, TIMED_OUT.
 Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
-                                  Fabric& fabric, Nanos limit, Logger& logger);
+                                  Fabric& fabric, Nanos limit, Poller& poller, Logger& logger);
 
 // Where the ranks of this host share no memory: what tells them at once that one of them has died.
 // Null, and nothing is lost but speed, where they cannot meet for it (other network namespaces,

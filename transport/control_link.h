@@ -48,6 +48,8 @@ class ControlLink {
   virtual Status send(int rank, std::string_view frame) = 0;
   // The next event, or nothing now. A lost or closed peer is reported exactly once.
   virtual std::optional<ControlEvent> poll() = 0;
+  // Hands back an event that somebody else is to see: it comes with the next poll().
+  virtual void put_back(ControlEvent event) = 0;
   // Sends what is queued, then says "no more from here" to every peer. poll() goes on working.
   virtual void finish() = 0;
   // Everything queued has been handed to the road, and every peer has ended too or is lost.

@@ -97,6 +97,26 @@ TEST_P(ControlSuite, FramesArriveWholeInOrder) {
   EXPECT_GT(link(0).counters().bytes_sent, before.bytes_sent);
 }
 
+TEST_P(ControlSuite, AnEventThatIsHandedBackComesFirst) {
+  make({0, 0});
+  ASSERT_TRUE(link(0).send(1, "one").is_ok());
+  ASSERT_TRUE(link(0).send(1, "two").is_ok());
+  std::optional<ControlEvent> event;
+  ASSERT_TRUE(drive_until([&] { return event.has_value(); }, [&] { event = link(1).poll(); }));
+  EXPECT_EQ(event->bytes, "one");
+  link(1).put_back(*event);
+  ASSERT_TRUE(pump([&] { return events(1).size() == 2; }));
+  EXPECT_EQ(events(1)[0].bytes, "one");
+  EXPECT_EQ(events(1)[1].bytes, "two");
+}
+
+TEST_P(ControlSuite, WhatHasArrivedIsConfirmed) {
+  make({0, 0});
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(link(0).send(1, std::string(1000, 'x')).is_ok());
+  ASSERT_TRUE(pump([&] { return events(1).size() == 10; }));
+  EXPECT_TRUE(pump([&] { return link(0).delivery(1).confirmed == link(0).delivery(1).queued; }));
+}
+
 TEST_P(ControlSuite, LinksAreBetweenMembersLeadersAndTheRootOnly) {
   make({0, 0, 1, 1});
   const std::vector<std::pair<int, int>> linked = {{0, 1}, {0, 2}, {2, 3}};

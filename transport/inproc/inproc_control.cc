@@ -125,6 +125,16 @@ class InprocControlLink final : public ControlLink {
     return event;
   }
 
+  void put_back(ControlEvent event) override {
+    Inbox& inbox = shared_->inboxes[static_cast<std::size_t>(self_)];
+    const std::lock_guard lock(inbox.mutex);
+    if (event.kind == ControlEvent::Kind::kFrame) {
+      inbox.queued_bytes += event.bytes.size();
+      --counters_.frames_received;
+    }
+    inbox.events.push_front(std::move(event));
+  }
+
   void finish() override {
     finishing_ = true;
     end_all(ControlEvent::Kind::kClosed, "");

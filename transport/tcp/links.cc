@@ -20,6 +20,14 @@ bool have_control(const PeerTable& table, int a, int b) {
   return leader == high && low == 0;  // a leader and the root
 }
 
+std::vector<int> linked_ranks(const PeerTable& table, int self) {
+  std::vector<int> ranks;
+  for (const PeerInfo& peer : table.peers) {
+    if (have_control(table, self, peer.rank)) ranks.push_back(peer.rank);
+  }
+  return ranks;
+}
+
 std::vector<Link> links_of(const PeerTable& table, int self, int streams) {
   std::vector<Link> links;
   for (const PeerInfo& peer : table.peers) {

@@ -22,6 +22,9 @@ struct Link {
 // Whether two ranks exchange control frames: a member and its leader, a leader and the root.
 [[nodiscard]] bool have_control(const PeerTable& table, int a, int b);
 
+// The ranks with which `self` exchanges them.
+[[nodiscard]] std::vector<int> linked_ranks(const PeerTable& table, int self);
+
 // Every connection of `self`, by peer: `streams` for data to each, and control where due.
 [[nodiscard]] std::vector<Link> links_of(const PeerTable& table, int self, int streams);
 

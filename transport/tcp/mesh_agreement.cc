@@ -38,16 +38,13 @@ class Agreement {
     std::copy_if(linked.begin(), linked.end(), std::back_inserter(below),
                  [&](int rank) { return above(rank) == self_; });
     Status verdict = own;
-    for (const Status& report : hear(below)) {
-      if (verdict.is_ok()) verdict = report;
-    }
+    for (const Status& report : hear(below)) add(report, verdict);
     const bool asks =
         self_ != 0 && std::find(linked.begin(), linked.end(), above(self_)) != linked.end();
     if (asks) {
       static_cast<void>(link_.send(above(self_), to_bytes(verdict)).is_ok());
       deadline_ += kHop;  // those above may have waited just as long
-      const Status answer = hear({above(self_)}).front();
-      if (verdict.is_ok()) verdict = answer;
+      add(hear({above(self_)}).front(), verdict);
     }
     for (const int rank : below) {
       static_cast<void>(link_.send(rank, to_bytes(verdict)).is_ok());  // else it sees its end
@@ -61,16 +58,27 @@ class Agreement {
     return leader == rank ? 0 : leader;
   }
 
-  // The first word of each, in their order.
+  // A death is the cause of whatever else is said.
+  static void add(const Status& report, Status& verdict) {
+    const bool is_cause =
+        report.code() == StatusCode::kPeerLost && verdict.code() != StatusCode::kPeerLost;
+    if (verdict.is_ok() || is_cause) verdict = report;
+  }
+
+  // The first word of each, in their order. What else comes is for those who listen later.
   std::vector<Status> hear(const std::vector<int>& ranks) {
     std::vector<Status> words(ranks.size());
     std::vector<bool> heard(ranks.size(), false);
+    std::vector<ControlEvent> later;
     const SteadyClock clock;
     while (std::find(heard.begin(), heard.end(), false) != heard.end()) {
       if (const auto event = link_.poll()) {
         const auto at = std::find(ranks.begin(), ranks.end(), event->rank) - ranks.begin();
         const auto place = static_cast<std::size_t>(at);
-        if (place == ranks.size() || heard[place]) continue;
+        if (place == ranks.size() || heard[place]) {
+          later.push_back(*event);
+          continue;
+        }
         heard[place] = true;
         words[place] = event->kind == ControlEvent::Kind::kFrame
                            ? from_bytes(event->bytes)
@@ -80,11 +88,15 @@ class Agreement {
       if (clock.now() >= deadline_) break;
       poller_.wait(std::min(kLook, deadline_ - clock.now()));
     }
+    while (!later.empty()) {
+      link_.put_back(std::move(later.back()));
+      later.pop_back();
+    }
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (heard[i]) continue;
       words[i] = timed_out(name_of(ranks[i]) +
-                           " did not say whether all of its connections are there; see that it "
-                           "lives, or raise KOLO_START_TIMEOUT_MS");
+                           " did not say in time whether it is ready to begin; see that it lives, "
+                           "or raise KOLO_START_TIMEOUT_MS");
     }
     return words;
   }
@@ -103,8 +115,8 @@ class Agreement {
 
 }  // namespace
 
-Status agree_on_mesh(ControlLink& link, const std::vector<int>& linked, const PeerTable& table,
-                     int self, const Status& own, Poller& poller, Nanos deadline) {
+Status agree(ControlLink& link, const std::vector<int>& linked, const PeerTable& table, int self,
+             const Status& own, Poller& poller, Nanos deadline) {
   return Agreement(link, table, self, poller, deadline).run(linked, own);
 }
 

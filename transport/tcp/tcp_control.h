@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/control_link.h"
@@ -33,6 +34,7 @@ class TcpControl final : public ControlLink {
 
   Status send(int rank, std::string_view frame) override;
   std::optional<ControlEvent> poll() override;
+  void put_back(ControlEvent event) override { events_.push_front(std::move(event)); }
   void finish() override;
   [[nodiscard]] bool finished() const override;
   [[nodiscard]] ControlDelivery delivery(int rank) const override;

@@ -290,8 +290,9 @@ Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
     const std::vector<int> linked = mesh.linked();
     Result<Fabric> fabric = mesh.take_fabric(options, poller);
     if (!fabric) return built.is_ok() ? fabric.status() : built;
-    KOLO_RETURN_IF_ERROR(
-        agree_on_mesh(*fabric->control, linked, table, self, built, poller, deadline));
+    const Status agreed = agree(*fabric->control, linked, table, self, built, poller, deadline);
+    KOLO_RETURN_IF_ERROR(built);  // it knows best what it lacks
+    KOLO_RETURN_IF_ERROR(agreed);
     return fabric;
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +

@@ -118,6 +118,21 @@ TEST(MpiRoad, CarriesTheSumsOfAProgramWithoutMpi) {
   }
 }
 
+// All ranks see it, whoever is the odd one: nobody waits for the start timeout.
+TEST(MpiRoad, RanksThatDisagreeAboutItAreToldAtOnce) {
+  NEED_MPICH();
+  for (const auto& [first, second] : {std::pair("mpi", "tcp"), {"tcp", "mpi"}}) {
+    const Outcome outcome =
+        run({kMpiexec, "-n", "1", "-env", "KOLO_TRANSPORT", first, kTrainer, "multiple", ":", "-n",
+             "1", "-env", "KOLO_TRANSPORT", second, kTrainer, "multiple"},
+            over("auto"));
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_LT(outcome.seconds, 10);
+    EXPECT_THAT(all_of(outcome), HasSubstr("transport is " + std::string(second) + " on rank 1"));
+    EXPECT_THAT(all_of(outcome), HasSubstr("set KOLO_TRANSPORT alike for all ranks"));
+  }
+}
+
 TEST(MpiRoad, EveryAlgorithm) {
   NEED_MPICH();
   for (const char* algorithm : {"direct", "ring"}) {
