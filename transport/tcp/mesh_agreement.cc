@@ -44,7 +44,9 @@ class Agreement {
     if (asks) {
       static_cast<void>(link_.send(above(self_), to_bytes(verdict)).is_ok());
       deadline_ += kHop;  // those above may have waited just as long
-      add(hear({above(self_)}).front(), verdict);
+      const Status answer = hear({above(self_)}).front();
+      const bool says_more = verdict.is_ok() || answer.code() != StatusCode::kTimedOut;
+      if (!answer.is_ok() && says_more) verdict = answer;  // the same for all
     }
     for (const int rank : below) {
       static_cast<void>(link_.send(rank, to_bytes(verdict)).is_ok());  // else it sees its end

@@ -58,6 +58,8 @@ TEST_F(AgreementTest, AllIsWell) {
 TEST_F(AgreementTest, AllHearOfOneThatCannot) {
   std::vector<Status> own(4);
   own[1] = resource_error("rank 1 lacks memory");
+  own[2] = resource_error("rank 2 lacks memory");
+  own[3] = resource_error("rank 3 lacks memory");
   for (const Status& verdict : agree_on(own)) EXPECT_EQ(verdict, own[1]);
 }
 
