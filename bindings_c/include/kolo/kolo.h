@@ -279,6 +279,8 @@ KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** con
  * have started are finished first. Calls of other threads return. Whatever the status, the
  * context is over: later calls return KOLO_NOT_INITIALIZED, also a second shutdown.
  * A following kolo_init() joins again, if all ranks do.
+ * After a refused call (see Refusals) it waits up to half a second for ranks that have not made
+ * theirs, so that they get MISMATCH and not ABORTED.
  * Blocks at most shutdown_timeout_ms and some; lost ranks are not waited for.
  * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what became of
  * the world before, as PEER_LOST or ABORTED. A peer that merely left first has broken nothing. */
