@@ -152,6 +152,7 @@ void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
     return;
   }
   road.id = stop.setup.records().front().id;
+  road.packs = packs(stop.setup.records());
   road.communicator = std::make_unique<nccl::Communicator>(**gpus_.library(), gpus_.thread(),
                                                            clock_, options_.limits);
   road.open = std::make_unique<DeviceRoad::Open>(gpus_.thread(), road);
@@ -196,7 +197,7 @@ void DeviceLane::take(Place& place, OrderedOperation& ordered) {
   }
   Launch& launch = *place.launch;
   fill(launch.collective(), ordered);
-  launch.prepare(*place.road->communicator, place.road->device);
+  launch.prepare(*place.road->communicator, place.road->device, place.road->packs);
   std::swap(launch.ordered, ordered);
   ordered.tensors.clear();
   place.state = Place::State::kReady;

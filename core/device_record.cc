@@ -1,5 +1,6 @@
 #include "core/device_record.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kolo::internal {
@@ -44,6 +45,11 @@ std::string why_not_by_nccl(std::span<const DeviceRecord> records, const std::ve
     }
   }
   return {};
+}
+
+bool packs(std::span<const DeviceRecord> records) {
+  return std::all_of(records.begin(), records.end(),
+                     [](const DeviceRecord& record) { return record.kernels != 0; });
 }
 
 }  // namespace kolo::internal

@@ -17,8 +17,9 @@ struct DeviceRecord {
   std::int32_t nccl_version = 0;
   std::uint64_t host = 0;       // the same for what NCCL takes for one host
   std::uint32_t may_share = 0;  // 1: NCCL was told that ranks may share a device
+  std::uint32_t kernels = 0;    // 1: kolo's own run there
   char bus_id[32] = {};         // of the device on its host
-  char why[252] = {};           // it cannot; ends with 0
+  char why[248] = {};           // it cannot; ends with 0
   nccl::UniqueId id;            // by which the communicator meets: of the first rank
 };
 static_assert(sizeof(DeviceRecord) == 432);
@@ -26,5 +27,8 @@ static_assert(sizeof(DeviceRecord) == 432);
 // Empty: all of them can. Else why not, naming ranks of the job. `ranks`: by place.
 [[nodiscard]] std::string why_not_by_nccl(std::span<const DeviceRecord> records,
                                           const std::vector<int>& ranks);
+
+// Whether fused tensors travel through a buffer, which takes kernels on all of them.
+[[nodiscard]] bool packs(std::span<const DeviceRecord> records);
 
 }  // namespace kolo::internal

@@ -30,6 +30,7 @@ Status DeviceSetup::Ask::look() {
   const Result<cuda::Device*> device = gpus_.thread().device(device_);
   if (!device) return device.status();
   put((*device)->bus_id(), record_.bus_id);
+  record_.kernels = (*device)->kernels() != nullptr ? 1 : 0;
   if (!rank_.by_nccl) return {StatusCode::kUnsupported, "the option cuda is staged"};
   const auto& library = gpus_.library();
   if (!library) return library.status();

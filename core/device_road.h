@@ -51,6 +51,7 @@ struct DeviceRoad {
   int place = 0;
   nccl::UniqueId id;
   std::unique_ptr<nccl::Communicator> communicator;  // by NCCL
+  bool packs = false;                                // fused tensors travel through a buffer
   std::unique_ptr<Open> open;
   std::unique_ptr<Close> close;
   std::size_t users = 0;  // operations that hold it

@@ -1,6 +1,7 @@
 #include "ops/cuda/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kEventsAtFirst = 256;
 constexpr std::size_t kFewEvents = 64;
+constexpr std::size_t kLeastFusion = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -19,7 +21,7 @@ Status Device::check(Error error, const char* call) const {
   return status_of(functions_, error, call, number_);
 }
 
-Result<std::unique_ptr<Device>> Device::open(const Functions& functions, int number,
+Result<std::unique_ptr<Device>> Device::open(const Runtime& functions, int number,
                                              std::function<void()> notify) {
   std::unique_ptr<Device> device(new Device(functions, number));
   KOLO_RETURN_IF_ERROR(device->check(functions.cudaSetDevice(number), "cudaSetDevice"));
@@ -37,6 +39,8 @@ Result<std::unique_ptr<Device>> Device::open(const Functions& functions, int num
       functions.cudaStreamCreateWithPriority(&device->stream_, kStreamNonBlocking, greatest),
       "cudaStreamCreateWithPriority"));
   KOLO_RETURN_IF_ERROR(device->events_->make(kEventsAtFirst));
+  auto kernels = Kernels::load(functions, number);
+  if (kernels) device->kernels_ = *std::move(kernels);
   try {
     device->finisher_ = std::make_unique<Finisher>(functions, number, std::move(notify));
   } catch (const std::system_error& error) {
@@ -52,8 +56,20 @@ void Device::close() {
   if (stream_ == nullptr) return;
   functions_.cudaSetDevice(number_);
   functions_.cudaStreamSynchronize(stream_);
+  fusion_buffers_.clear();
+  kernels_.reset();
   functions_.cudaStreamDestroy(std::exchange(stream_, nullptr));
   events_->destroy_all();
+}
+
+Result<std::byte*> Device::fusion_buffer(std::size_t bytes) {
+  if (fusion_buffers_.empty() || fusion_buffers_.back().bytes() < bytes) {
+    Result<DeviceBuffer> larger =
+        DeviceBuffer::create(functions_, std::bit_ceil(std::max(bytes, kLeastFusion)));
+    if (!larger) return larger.status();
+    fusion_buffers_.push_back(*std::move(larger));
+  }
+  return fusion_buffers_.back().data();
 }
 
 Status Device::await(const EventRef& event) {

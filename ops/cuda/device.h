@@ -1,5 +1,5 @@
-// Device: what kolo holds of one GPU: a stream of its own, of high priority, events, and a
-// finisher.
+// Device: what kolo holds of one GPU: a stream of its own, of high priority, events, a finisher,
+// its kernels where there are any, and the fusion buffer, through which fused tensors travel.
 //
 // Threads: the launch thread, but for events().take(). The destructor waits for the stream.
 #pragma once
@@ -7,18 +7,22 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "ops/cuda/abi.h"
 #include "ops/cuda/event_pool.h"
 #include "ops/cuda/finisher.h"
+#include "ops/cuda/handles.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/runtime.h"
 
 namespace kolo::internal::cuda {
 
 class Device {
  public:
   // Makes the device current on this thread. CUDA_ERROR, RESOURCE.
-  static Result<std::unique_ptr<Device>> open(const Functions& functions, int number,
+  static Result<std::unique_ptr<Device>> open(const Runtime& runtime, int number,
                                               std::function<void()> notify);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -32,6 +36,11 @@ class Device {
   [[nodiscard]] StreamHandle stream() const { return stream_; }
   [[nodiscard]] EventPool& events() { return *events_; }
   [[nodiscard]] Finisher& finisher() { return *finisher_; }
+  [[nodiscard]] const Kernels* kernels() const { return kernels_.get(); }  // null: there are none
+
+  // At least `bytes` of device memory, for work on the stream: what is queued there later may use
+  // the same. One that has become too small is kept until close(), since freeing it would wait.
+  Result<std::byte*> fusion_buffer(std::size_t bytes);
 
   void make_current() { functions_.cudaSetDevice(number_); }
   // Work that is queued from here on comes after what the event stands behind.
@@ -40,18 +49,20 @@ class Device {
   Result<EventRef> record();
 
  private:
-  Device(const Functions& functions, int number)
-      : functions_(functions),
+  Device(const Runtime& runtime, int number)
+      : functions_(runtime),
         number_(number),
-        events_(std::make_unique<EventPool>(functions, number)) {}
+        events_(std::make_unique<EventPool>(runtime, number)) {}
   Status check(Error error, const char* call) const;
 
-  const Functions& functions_;
+  const Runtime& functions_;
   int number_;
   std::string bus_id_;
   StreamHandle stream_ = nullptr;
   std::unique_ptr<EventPool> events_;
   std::unique_ptr<Finisher> finisher_;
+  std::unique_ptr<const Kernels> kernels_;
+  std::vector<DeviceBuffer> fusion_buffers_;  // the last one is in use
 };
 
 }  // namespace kolo::internal::cuda

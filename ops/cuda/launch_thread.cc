@@ -26,7 +26,7 @@ class Call final : public Task {
 
 }  // namespace
 
-LaunchThread::LaunchThread(const Functions& functions, Nanos between_looks,
+LaunchThread::LaunchThread(const Runtime& functions, Nanos between_looks,
                            std::function<void()> notify)
     : functions_(functions), between_looks_(between_looks), notify_(std::move(notify)) {}
 

@@ -36,7 +36,7 @@ class Watched {
 class LaunchThread {
  public:
   // `notify`: a task was launched, or has ended. Called on kolo's GPU threads.
-  LaunchThread(const Functions& functions, Nanos between_looks, std::function<void()> notify);
+  LaunchThread(const Runtime& functions, Nanos between_looks, std::function<void()> notify);
   LaunchThread(const LaunchThread&) = delete;
   LaunchThread& operator=(const LaunchThread&) = delete;
   ~LaunchThread() { stop(); }
@@ -58,7 +58,7 @@ class LaunchThread {
   void unwatch(Watched& watched) { std::erase(watched_, &watched); }
   // Sleeps, at most `limit`, or until poke().
   void sleep(Nanos limit);
-  [[nodiscard]] const Functions& functions() const { return functions_; }
+  [[nodiscard]] const Runtime& functions() const { return functions_; }
 
   // The device, if it is open; any thread.
   [[nodiscard]] Device* find(int number) const;
@@ -69,7 +69,7 @@ class LaunchThread {
   void launch(Task& task);
   void look();
 
-  const Functions& functions_;
+  const Runtime& functions_;
   Nanos between_looks_;
   std::function<void()> notify_;
   mutable std::mutex mutex_;

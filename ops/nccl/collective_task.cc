@@ -10,6 +10,8 @@
 namespace kolo::internal::nccl {
 namespace {
 
+constexpr std::size_t kPlaceBytes = 16;  // between tensors in the fusion buffer
+
 bool is_float8(DataType dtype) {
   return dtype == DataType::kFloat8E4m3 || dtype == DataType::kFloat8E5m2;
 }
@@ -155,7 +157,63 @@ Error CollectiveTask::call(const DeviceTensor& tensor, cuda::StreamHandle stream
   KOLO_CHECK(false);
 }
 
-Status CollectiveTask::enqueue(cuda::StreamHandle stream) {
+// All-reduces and broadcasts of several tensors, scaled alike.
+bool CollectiveTask::is_packed() const {
+  const bool fuses =
+      collective_.kind == OpKind::kAllreduce || collective_.kind == OpKind::kBroadcast;
+  const DeviceTensor& first = collective_.tensors.front();
+  return packs_ && fuses && collective_.tensors.size() > 1 &&
+         std::ranges::all_of(collective_.tensors, [&](const DeviceTensor& tensor) {
+           return tensor.prescale == first.prescale && tensor.postscale == first.postscale;
+         });
+}
+
+// The bytes that they take.
+std::size_t CollectiveTask::place_tensors() {
+  inputs_.clear();
+  outputs_.clear();
+  const std::size_t element = element_bytes(collective_.dtype);
+  std::size_t offset = 0;
+  for (const DeviceTensor& tensor : collective_.tensors) {
+    // Only read from.
+    inputs_.push_back({const_cast<void*>(tensor.input), offset, tensor.count});  // NOLINT
+    outputs_.push_back({tensor.output, offset, tensor.count});
+    offset += (tensor.count * element + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes;
+  }
+  return offset;
+}
+
+Status CollectiveTask::enqueue_packed(cuda::Device& device) {
+  const std::size_t bytes = place_tensors();
+  const Result<std::byte*> buffer = device.fusion_buffer(bytes);
+  if (!buffer) return buffer.status();
+  const DeviceTensor& first = collective_.tensors.front();
+  cuda::Batch batch;
+  batch.buffer = *buffer;
+  batch.tensor_type = batch.buffer_type = collective_.dtype;
+  const bool reduces = collective_.kind == OpKind::kAllreduce;
+  if (reduces || collective_.root == collective_.place) {
+    batch.tensors = inputs_;
+    batch.scale = first.prescale;
+    KOLO_RETURN_IF_ERROR(device.kernels()->pack(device.stream(), batch));
+  }
+  const std::size_t count = bytes / element_bytes(collective_.dtype);
+  const CommHandle comm = communicator_->handle();
+  const Error error = reduces
+                          ? functions_.ncclAllReduce(*buffer, *buffer, count, dtype(),
+                                                     static_cast<ReduceOpNumber>(collective_.op),
+                                                     comm, device.stream())
+                          : functions_.ncclBroadcast(*buffer, *buffer, count, dtype(),
+                                                     collective_.root, comm, device.stream());
+  KOLO_RETURN_IF_ERROR(communicator_->settle(error, reduces ? "ncclAllReduce" : "ncclBroadcast"));
+  batch.tensors = outputs_;
+  batch.scale = first.postscale;
+  return device.kernels()->unpack(device.stream(), batch);
+}
+
+Status CollectiveTask::enqueue(cuda::Device& device) {
+  if (is_packed()) return enqueue_packed(device);
+  const cuda::StreamHandle stream = device.stream();
   ops_.clear();
   for (const DeviceTensor& tensor : collective_.tensors) {
     const Result<ReduceOpNumber> op = op_of(tensor);
@@ -181,7 +239,8 @@ Result<cuda::EventRef> CollectiveTask::launch() {
     if (tensor.ready) KOLO_RETURN_IF_ERROR((*device)->await(std::exchange(tensor.ready, {})));
   }
   made_ops_.clear();
-  const Status status = enqueue((*device)->stream());
+  const Status status = enqueue(**device);
+  if (!status) communicator_->doom(status);  // the other ranks are in the midst of it
   for (const ReduceOpNumber op : made_ops_) {
     if (communicator_->handle() != nullptr) {
       functions_.ncclRedOpDestroy(op, communicator_->handle());

@@ -1,6 +1,10 @@
 // CollectiveTask: one ordered operation as NCCL does it: tensors of one kind, dtype and op, on one
 // device of this rank, in one launch.
 //
+//   fused tensors, where all ranks have kolo's kernels: one kernel packs them (with the prescale),
+//   one call of NCCL's, one kernel unpacks them (with the postscale)
+//   else: one group of NCCL's calls; a sum is scaled by both factors at once, before it is added up
+//
 // Threads: as cuda::Task; the request is written before the task is posted. The tensors' memory is
 // in use until the task has ended.
 #pragma once
@@ -46,10 +50,12 @@ class CollectiveTask : public cuda::Task {
   CollectiveTask(const Functions& functions, cuda::LaunchThread& thread)
       : functions_(functions), thread_(thread) {}
 
-  // Before it is posted.
-  void prepare(Communicator& communicator, int device) {
+  // Before it is posted. `packs`: fused tensors travel through the device's fusion buffer, which
+  // all ranks do alike.
+  void prepare(Communicator& communicator, int device, bool packs) {
     communicator_ = &communicator;
     device_ = device;
+    packs_ = packs;
   }
   Collective& collective() { return collective_; }
 
@@ -58,7 +64,10 @@ class CollectiveTask : public cuda::Task {
   Status verdict() override { return communicator_->doomed(); }
 
  private:
-  Status enqueue(cuda::StreamHandle stream);
+  [[nodiscard]] bool is_packed() const;
+  Status enqueue(cuda::Device& device);
+  Status enqueue_packed(cuda::Device& device);
+  std::size_t place_tensors();
   Error call(const DeviceTensor& tensor, cuda::StreamHandle stream);
   Error reduce_scatter(const DeviceTensor& tensor, cuda::StreamHandle stream);
   Error allgather(const DeviceTensor& tensor, cuda::StreamHandle stream);
@@ -72,7 +81,10 @@ class CollectiveTask : public cuda::Task {
   cuda::LaunchThread& thread_;
   Communicator* communicator_ = nullptr;
   int device_ = 0;
+  bool packs_ = false;
   Collective collective_;
+  std::vector<cuda::PlacedTensor> inputs_;  // in the fusion buffer, as the next
+  std::vector<cuda::PlacedTensor> outputs_;
   std::vector<ReduceOpNumber> made_ops_;  // scratch
   std::vector<ReduceOpNumber> ops_;       // by tensor
   ReduceOpNumber op_ = kSum;              // of the call at hand
