@@ -154,7 +154,7 @@ void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
   road.id = stop.setup.records().front().id;
   road.packs = packs(stop.setup.records());
   road.communicator = std::make_unique<nccl::Communicator>(**gpus_.library(), gpus_.thread(),
-                                                           clock_, options_.limits);
+                                                           clock_, options_.limits, road.device);
   road.open = std::make_unique<DeviceRoad::Open>(gpus_.thread(), road);
   road.state = DeviceRoad::State::kNccl;
   gpus_.thread().post(*road.open);

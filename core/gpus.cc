@@ -160,7 +160,10 @@ Result<void*> Gpus::allocate(std::int32_t device, std::size_t bytes) {
   KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
     const Result<cuda::Device*> open = thread_->device(device);
     if (!open) return open.status();
-    if (of_nccl && (*nccl)->ncclMemAlloc(&memory, size) == nccl::kSuccess) return Status::ok();
+    if (of_nccl && (*nccl)->ncclMemAlloc(&memory, size) == nccl::kSuccess) {
+      thread_->announce({device, memory, size});
+      return Status::ok();
+    }
     of_nccl = false;
     return cuda::status_of(*runtime_, runtime_->cudaMalloc(&memory, size), "cudaMalloc", device);
   }));
@@ -181,6 +184,7 @@ Result<bool> Gpus::free(void* memory) {
     const Result<cuda::Device*> open = thread_->device(found.device);
     if (!open) return open.status();
     if (found.of_nccl) {
+      thread_->withdraw(memory);
       (*library_)->ncclMemFree(memory);
       return Status::ok();
     }

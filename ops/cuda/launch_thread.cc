@@ -1,5 +1,6 @@
 #include "ops/cuda/launch_thread.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <string>
@@ -133,6 +134,23 @@ void LaunchThread::launch(Task& task) {
   }
   ended_.notify_all();
   notify_();
+}
+
+void LaunchThread::watch(Watched& watched) {
+  watched_.push_back(&watched);
+  for (const DeviceMemory& memory : memory_) watched.attach(memory);
+}
+
+void LaunchThread::announce(const DeviceMemory& memory) {
+  memory_.push_back(memory);
+  for (Watched* const watched : watched_) watched->attach(memory);
+}
+
+void LaunchThread::withdraw(void* address) {
+  const auto found = std::ranges::find(memory_, address, &DeviceMemory::address);
+  if (found == memory_.end()) return;
+  for (Watched* const watched : watched_) watched->detach(*found);
+  memory_.erase(found);
 }
 
 void LaunchThread::look() {

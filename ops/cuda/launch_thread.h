@@ -26,11 +26,22 @@
 
 namespace kolo::internal::cuda {
 
+// Memory of a device that kolo has given out.
+struct DeviceMemory {
+  int device = 0;
+  void* address = nullptr;
+  std::size_t bytes = 0;
+};
+
+// On the launch thread.
 class Watched {
  public:
   virtual ~Watched() = default;
-  // On the launch thread: what has to be done without a task, e.g. to abort.
+  // What has to be done without a task, e.g. to abort.
   virtual void look() = 0;
+  // Memory that it may be told of by its address, and that goes.
+  virtual void attach(const DeviceMemory& memory) = 0;
+  virtual void detach(const DeviceMemory& memory) = 0;
 };
 
 class LaunchThread {
@@ -54,8 +65,12 @@ class LaunchThread {
   // ---- On the launch thread -------------------------------------------------------------------
   // The device, current and open.
   Result<Device*> device(int number);
-  void watch(Watched& watched) { watched_.push_back(&watched); }
+  // It is told of the memory that there is.
+  void watch(Watched& watched);
   void unwatch(Watched& watched) { std::erase(watched_, &watched); }
+  // Memory that all Watched ones are to know; and before it is freed, that it goes.
+  void announce(const DeviceMemory& memory);
+  void withdraw(void* address);
   // Sleeps, at most `limit`, or until poke().
   void sleep(Nanos limit);
   [[nodiscard]] const Runtime& functions() const { return functions_; }
@@ -81,6 +96,7 @@ class LaunchThread {
   std::atomic<std::size_t> under_way_{0};  // posted and not ended
   std::map<int, std::unique_ptr<Device>> devices_;
   std::vector<Watched*> watched_;
+  std::vector<DeviceMemory> memory_;
   std::vector<std::unique_ptr<EventPool>> retired_;  // of devices that are closed
   std::function<void()> last_;
   std::thread thread_;

@@ -22,7 +22,7 @@ Communicator::~Communicator() {
     abort();
     return;
   }
-  if (watched_) thread_.unwatch(*this);
+  unwatch();
   Error error = functions_.ncclCommFinalize(handle_);
   const Nanos deadline = clock_.now() + limits_.to_settle;
   while (error == kInProgress && clock_.now() < deadline) {
@@ -36,9 +36,22 @@ Communicator::~Communicator() {
   }
 }
 
-void Communicator::abort() {
+void Communicator::watch() {
+  thread_.watch(*this);
+  watched_ = true;
+}
+
+void Communicator::unwatch() {
   if (watched_) thread_.unwatch(*this);
   watched_ = false;
+  for (const auto& [address, registration] : registered_) {
+    functions_.ncclCommDeregister(handle_, registration);
+  }
+  registered_.clear();
+}
+
+void Communicator::abort() {
+  unwatch();
   if (handle_ != nullptr) functions_.ncclCommAbort(std::exchange(handle_, nullptr));
 }
 
@@ -61,14 +74,14 @@ Status Communicator::open(const UniqueId& id, int size, int rank) {
   CommConfig config;
   config.blocking = 0;
   Error error = functions_.ncclCommInitRankConfig(&handle_, size, id, rank, &config);
-  if (handle_ != nullptr && !watched_) {
-    thread_.watch(*this);
-    watched_ = true;
-  }
   const Nanos limit = std::exchange(limits_.to_settle, limits_.to_open);
   Status status = settle(error, "ncclCommInitRankConfig");
   limits_.to_settle = limit;
-  if (!status) abort();
+  if (status) {
+    watch();
+  } else {
+    abort();
+  }
   return status;
 }
 
@@ -123,6 +136,21 @@ void Communicator::look() {
   abort();
 }
 
+// A hint: without it NCCL copies through buffers of its own.
+void Communicator::attach(const cuda::DeviceMemory& memory) {
+  const bool can = functions_.ncclCommRegister != nullptr && functions_.ncclMemAlloc != nullptr;
+  if (!can || memory.device != device_ || handle_ == nullptr) return;
+  void* registration = nullptr;
+  const Error error =
+      functions_.ncclCommRegister(handle_, memory.address, memory.bytes, &registration);
+  if (error == kSuccess && registration != nullptr) registered_[memory.address] = registration;
+}
+
+void Communicator::detach(const cuda::DeviceMemory& memory) {
+  const auto node = registered_.extract(memory.address);
+  if (!node.empty() && handle_ != nullptr) functions_.ncclCommDeregister(handle_, node.mapped());
+}
+
 Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone, const UniqueId& id,
                                  int size, int rank, const Status& why) {
   const bool whole = handle_ != nullptr && doomed().is_ok();
@@ -138,11 +166,11 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
       functions_.ncclCommShrink(handle_, excluded.data(), static_cast<int>(excluded.size()),
                                 &fresh.handle_, &config, kShrinkAbort);
   Status status = fresh.settle(error, "ncclCommShrink");
-  if (fresh.handle_ != nullptr && !fresh.watched_) {
-    thread_.watch(fresh);
-    fresh.watched_ = true;
+  if (status) {
+    fresh.watch();
+  } else {
+    fresh.abort();
   }
-  if (!status) fresh.abort();
   doom(why);
   abort();
   return status;

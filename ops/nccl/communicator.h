@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <mutex>
 #include <span>
 
@@ -29,8 +30,8 @@ class Communicator final : public cuda::Watched {
 
   // Both outlive this.
   Communicator(const Functions& functions, cuda::LaunchThread& thread, const Clock& clock,
-               const Limits& limits)
-      : functions_(functions), thread_(thread), clock_(clock), limits_(limits) {}
+               const Limits& limits, int device)
+      : functions_(functions), thread_(thread), clock_(clock), limits_(limits), device_(device) {}
   ~Communicator() override;
 
   // Meets the others; the device is current. On error the communicator is doomed with it:
@@ -51,8 +52,13 @@ class Communicator final : public cuda::Watched {
   [[nodiscard]] Status doomed() const;
 
   void look() override;
+  // Registers memory of its device, as far as NCCL can.
+  void attach(const cuda::DeviceMemory& memory) override;
+  void detach(const cuda::DeviceMemory& memory) override;
 
  private:
+  void watch();
+  void unwatch();
   void abort();
   Status fail(Error error, const char* call);
   [[nodiscard]] std::string words(Error error) const;
@@ -62,8 +68,10 @@ class Communicator final : public cuda::Watched {
   const Clock& clock_;
   Limits limits_;
   CommHandle handle_ = nullptr;
+  int device_;
   bool watched_ = false;
-  Nanos suspect_since_ = kNever;  // an error that may be another rank's end
+  std::map<void*, void*> registered_;  // NCCL's handles by address
+  Nanos suspect_since_ = kNever;       // an error that may be another rank's end
   mutable std::mutex mutex_;
   Status doom_;
 };
