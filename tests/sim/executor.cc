@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/placement.h"
 #include "tests/sim/violation.h"
 
 namespace kolo::internal {
@@ -51,14 +52,36 @@ void Executor::check_unit(int rank, const PlannedUnit& planned) const {
   require(planned.ticket <= mine.size(), "one_end", [&] { return who() + ": unknown ticket"; });
   const Submitted& submitted = mine[static_cast<std::size_t>(planned.ticket) - 1];
   require(!submitted.ended, "one_end", [&] { return who() + ": ordered after it has ended"; });
-  require(*submitted.unit == *planned.unit, "same_plan",
-          [&] { return who() + ": the plan's unit is not the one that was submitted"; });
   const Op& op = program_.ops[static_cast<std::size_t>(submitted.op)];
+  const auto& ranks = program_.all_sets.ranks_of_set(op.key.process_set);
+  const auto place = std::ranges::lower_bound(ranks, rank) - ranks.begin();
+  require(is_part_of(*submitted.unit, *planned.unit, static_cast<std::size_t>(place)), "same_plan",
+          [&] { return who() + ": the plan's unit is not the one that was submitted"; });
+  check_devices(planned, op);
   check_counts(planned, op);
   require(op.absent == planned.absent, "absent_ranks", [&] {
     return who() + " (operation " + std::to_string(submitted.op) + "): expected without [" +
            ranks_text(op.absent) + "], ordered without [" + ranks_text(planned.absent) + "]";
   });
+}
+
+// The plan knows where every rank has its tensors.
+void Executor::check_devices(const PlannedUnit& planned, const Op& op) const {
+  const auto& ranks = program_.all_sets.ranks_of_set(op.key.process_set);
+  for (std::size_t i = 0; i < planned.unit->tensors.size(); ++i) {
+    std::vector<std::int32_t> expected;
+    for (const int rank : ranks) {
+      const UnitPtr& unit = op.unit_of[static_cast<std::size_t>(rank)];
+      expected.push_back(unit == nullptr ? kHostMemory : unit->tensors[i].device);
+    }
+    const bool on_host = std::ranges::all_of(expected, [](auto d) { return d == kHostMemory; });
+    if (on_host) expected.clear();
+    // A known unit that goes on without ranks that have joined says where theirs were.
+    if (!planned.absent.empty() && !planned.unit->tensors[i].devices.empty()) continue;
+    require(planned.unit->tensors[i].devices == expected, "right_devices", [&] {
+      return unit_text(*planned.unit) + ": the order's devices are not those that were submitted";
+    });
+  }
 }
 
 // The order brings what every rank has said of its own numbers.

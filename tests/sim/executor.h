@@ -85,6 +85,7 @@ class Executor {
   void complete(int rank, const Cut& cut);
   void check_payloads(int rank, const Cut& cut);
   void check_unit(int rank, const PlannedUnit& planned) const;
+  void check_devices(const PlannedUnit& planned, const Op& op) const;
   void check_counts(const PlannedUnit& planned, const Op& op) const;
   void advance(int rank);
   bool run_head(int rank);

@@ -164,6 +164,30 @@ class Writer {
     }
   }
 
+  // Where each rank has its tensors: the pattern of a name changes with time.
+  void place(Op& op, const Unit& unit) {
+    const auto known = placements_.find(unit.key);
+    int pattern = known == placements_.end() ? rng_.below(8) : known->second;
+    if (known != placements_.end() && rng_.chance(changed_percent_)) pattern = rng_.below(8);
+    placements_[unit.key] = pattern;
+    if (pattern > 3) return;  // all in host memory
+    const std::vector<int> ranks = submitters(op);
+    for (const int rank : ranks) {
+      UnitPtr& submitted = op.unit_of[static_cast<std::size_t>(rank)];
+      auto placed = std::make_shared<Unit>(*submitted);
+      for (TensorSpec& spec : placed->tensors) {
+        if (spec.kind == OpKind::kBarrier || is_set_change(spec.kind)) continue;
+        switch (pattern) {
+          case 0: spec.device = 0; break;
+          case 1: spec.device = rank % 3; break;
+          case 2: spec.device = rank % 2 == 0 ? 1 : kHostMemory; break;
+          default: spec.device = rank == ranks.front() ? kHostMemory : 0; break;
+        }
+      }
+      submitted = std::move(placed);
+    }
+  }
+
   UnitKey next_number(std::uint32_t set) { return {set, "#" + std::to_string(numbers_[set]++)}; }
 
   Unit numbered_barrier() {
@@ -209,6 +233,7 @@ class Writer {
         op.expected = StatusCode::kInvalidArgument;
       }
     }
+    place(op, unit);
     program_.ops.push_back(std::move(op));
     return static_cast<int>(program_.ops.size()) - 1;
   }
@@ -453,6 +478,7 @@ class Writer {
   // By process set, in order: the round in which each rank joins.
   std::map<std::uint32_t, std::vector<std::map<int, int>>> epochs_;
   std::map<UnitKey, Unit> signatures_;
+  std::map<UnitKey, int> placements_;
   std::map<std::uint32_t, int> numbers_;
   std::set<std::pair<UnitKey, int>> retries_;  // with the round
   std::map<std::pair<int, int>, int> late_;    // (op, round): the rank that is late

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/placement.h"
+
 namespace kolo::internal {
 
 SlotBoards::SlotBoards(std::uint32_t slots, int ranks) {
@@ -40,7 +42,9 @@ bool SlotTable::publish(Ticket ticket, const UnitPtr& unit, Nanos deadline,
   const auto found = entries_.find(unit->key);
   if (found == entries_.end()) return false;
   Entry& entry = found->second;
-  if (entry.leaving || *entry.unit != *unit) {
+  const std::vector<int> ranks = members(entry);
+  const auto place = std::ranges::lower_bound(ranks, rank_) - ranks.begin();
+  if (entry.leaving || !is_part_of(*unit, *entry.unit, static_cast<std::size_t>(place))) {
     entry.leaving = true;
     return false;
   }
