@@ -19,7 +19,7 @@ bool may_be_of_a_peer(Error error) { return error == kRemoteError || error == kS
 Communicator::~Communicator() {
   if (handle_ == nullptr) return;
   if (!doomed().is_ok()) {
-    abort();
+    break_off();
     return;
   }
   unwatch();
@@ -50,7 +50,7 @@ void Communicator::unwatch() {
   registered_.clear();
 }
 
-void Communicator::abort() {
+void Communicator::break_off() {
   unwatch();
   if (handle_ != nullptr) functions_.ncclCommAbort(std::exchange(handle_, nullptr));
 }
@@ -80,7 +80,7 @@ Status Communicator::open(const UniqueId& id, int size, int rank) {
   if (status) {
     watch();
   } else {
-    abort();
+    break_off();
   }
   return status;
 }
@@ -123,7 +123,7 @@ Status Communicator::doomed() const {
 
 void Communicator::look() {
   if (handle_ == nullptr) return;
-  if (!doomed().is_ok()) return abort();
+  if (!doomed().is_ok()) return break_off();
   Error error = kSuccess;
   const Error asked = functions_.ncclCommGetAsyncError(handle_, &error);
   if (asked != kSuccess) error = asked;
@@ -133,7 +133,7 @@ void Communicator::look() {
     if (clock_.now() - suspect_since_ < limits_.grace) return;
   }
   static_cast<void>(fail(error, "an operation of NCCL").is_ok());
-  abort();
+  break_off();
 }
 
 // A hint: without it NCCL copies through buffers of its own.
@@ -156,7 +156,7 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
   const bool whole = handle_ != nullptr && doomed().is_ok();
   if (!whole || functions_.ncclCommShrink == nullptr) {
     doom(why);
-    abort();
+    break_off();
     return fresh.open(id, size, rank);
   }
   std::vector<int> excluded(gone.begin(), gone.end());
@@ -169,10 +169,10 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
   if (status) {
     fresh.watch();
   } else {
-    fresh.abort();
+    fresh.break_off();
   }
   doom(why);
-  abort();
+  break_off();
   return status;
 }
 

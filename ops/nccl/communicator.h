@@ -59,7 +59,7 @@ class Communicator final : public cuda::Watched {
  private:
   void watch();
   void unwatch();
-  void abort();
+  void break_off();
   Status fail(Error error, const char* call);
   [[nodiscard]] std::string words(Error error) const;
 

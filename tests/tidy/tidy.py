@@ -19,6 +19,8 @@ SOURCES = {".h", ".hpp", ".cc", ".c", ".cuh", ".cu"}
 TEXTS = SOURCES | {".py", ".sh", ".md", ".txt", ".cmake", ".proto", ".json", ".in", ".map"}
 MAX_COLUMNS = 100
 MAX_FILE_LINES = 500
+# The one public header is one file by design, and most of it is its contract.
+MAX_LINES_OF = {"bindings_c/include/kolo/kolo.h": 600}
 MAX_FUNCTION_LINES = 70
 
 # What a file may include of ours: (files, headers), first match of `files` counts. The interfaces
@@ -235,8 +237,9 @@ def check_file(path, text, baseline):
     yield from check_text(path, text)
     if suffix in SOURCES:
         lines = text.count("\n")
-        if lines > MAX_FILE_LINES:
-            yield Finding(path, lines, f"{lines} lines, more than {MAX_FILE_LINES}: split it")
+        limit = MAX_LINES_OF.get(str(path), MAX_FILE_LINES)
+        if lines > limit:
+            yield Finding(path, lines, f"{lines} lines, more than {limit}: split it")
         code = strip_comments_and_strings(text)
         yield from check_includes(path, text)
         yield from check_calls(path, code)
