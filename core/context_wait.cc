@@ -1,4 +1,5 @@
 // JobContext: waiting for requests, and what they hold.
+#include <algorithm>
 #include <utility>
 
 #include "core/few_requests.h"
@@ -35,7 +36,10 @@ Status JobContext::stream_wait(RequestId id, void* stream, Nanos limit) {
 }
 
 Status JobContext::await_launch(const RequestPtr& request, void* stream, Nanos limit) {
-  const auto launched = [&] { return request->is_launched(); };
+  // What has tensors in host memory is launched when it is done.
+  const bool on_devices = std::ranges::all_of(
+      request->buffers, [](const TensorBuffers& buffers) { return buffers.device != kHostMemory; });
+  const auto launched = [&] { return on_devices ? request->is_launched() : request->done(); };
   if (!launched()) {
     if (driver_.on_background()) {
       return {StatusCode::kWouldDeadlock,

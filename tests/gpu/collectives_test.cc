@@ -304,6 +304,39 @@ TEST(Mixed, SomeRanksHaveItInHostMemory) {
   });
 }
 
+TEST(Mixed, AStreamsWaitForHostMemoryIsTheHosts) {
+  GPU_OR_SKIP();
+  on_ranks(kRanks, [](kolo::Context& context) {
+    const int device = device_of(context);
+    const Stream stream(device);
+    std::vector<float> alone(5000, 1.0F);
+    std::vector<float> member(100, 2.0F);
+    DeviceArray<float> other(device, std::vector<float>(100, 3.0F));
+    kolo_options options = KOLO_OPTIONS_INIT;
+    kolo_request request = KOLO_REQUEST_NULL;
+    options.name = "alone";
+    must(kolo_allreduce(context.handle(), alone.data(), alone.data(), alone.size(), KOLO_FLOAT32,
+                        KOLO_SUM, &options, &request));
+    must(kolo_stream_wait(context.handle(), request, stream.get(), KOLO_FOREVER));
+    EXPECT_EQ(alone, std::vector<float>(5000, 3.0F));
+    must(kolo_wait(context.handle(), &request, KOLO_FOREVER));
+
+    must(kolo_group_begin(context.handle(), "G"));
+    options.name = "host";
+    must(kolo_allreduce(context.handle(), member.data(), member.data(), member.size(), KOLO_FLOAT32,
+                        KOLO_SUM, &options, nullptr));
+    options.name = "device";
+    options.stream = stream.get();
+    must(kolo_allreduce(context.handle(), other.get(), other.get(), other.count(), KOLO_FLOAT32,
+                        KOLO_SUM, &options, nullptr));
+    must(kolo_group_end(context.handle(), &request));
+    must(kolo_stream_wait(context.handle(), request, stream.get(), KOLO_FOREVER));
+    EXPECT_EQ(member, std::vector<float>(100, 6.0F));
+    EXPECT_EQ(other.read(stream.get()), std::vector<float>(100, 9.0F));
+    must(kolo_wait(context.handle(), &request, KOLO_FOREVER));
+  });
+}
+
 TEST(Join, ADeviceTensorGoesOnWithoutTheRankThatHasJoined) {
   GPU_OR_SKIP();
   on_ranks(kRanks, [](kolo::Context& context) {
