@@ -157,7 +157,6 @@ void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
                                                            clock_, options_.limits, road.device);
   road.open = std::make_unique<DeviceRoad::Open>(gpus_.thread(), road);
   road.state = DeviceRoad::State::kNccl;
-  gpus_.thread().post(*road.open);
 }
 
 Operation* DeviceLane::stage(Stop& stop, OrderedOperation& ordered, const std::string& why) {
@@ -208,6 +207,9 @@ bool DeviceLane::post_ready() {
   for (const auto& place : line_) {
     if (place->state == Place::State::kUndecided) break;
     if (place->state != Place::State::kReady || !place->given_up.is_ok()) continue;
+    // In the order of the line, too: two communicators that are made in different orders on two
+    // ranks would wait for one another.
+    if (!std::exchange(place->road->is_opening, true)) gpus_.thread().post(*place->road->open);
     gpus_.thread().post(*place->launch);
     place->state = Place::State::kPosted;
     moved = true;

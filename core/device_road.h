@@ -54,8 +54,9 @@ struct DeviceRoad {
   bool packs = false;                                // fused tensors travel through a buffer
   std::unique_ptr<Open> open;
   std::unique_ptr<Close> close;
-  std::size_t users = 0;  // operations that hold it
-  bool given_up = false;  // by the engine's verdict
+  std::size_t users = 0;    // operations that hold it
+  bool is_opening = false;  // `open` has been posted
+  bool given_up = false;    // by the engine's verdict
 };
 
 class DeviceSetup final : public ComposedOperation {
