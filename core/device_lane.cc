@@ -310,7 +310,7 @@ void DeviceLane::close_roads() {
 void DeviceLane::release() {
   for (auto& [key, road] : roads_) road->communicator.reset();
   for (auto& road : closing_) road->communicator.reset();
-  for (const StopPtr& stop : stops_) stop->staged.release(gpus_.functions());
+  for (const StopPtr& stop : stops_) stop->staged.release(gpus_.runtime());
 }
 
 }  // namespace kolo::internal

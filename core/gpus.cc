@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "coordinator/unit.h"
-#include "ops/cuda/errors.h"
 
 namespace kolo::internal {
 namespace {
@@ -60,7 +59,7 @@ Result<std::int32_t> Gpus::device_of(const void* pointer) {
     runtime_->cudaGetLastError();
     return kHostMemory;
   }
-  KOLO_RETURN_IF_ERROR(cuda::status_of(*runtime_, error, "cudaPointerGetAttributes", 0));
+  KOLO_RETURN_IF_ERROR(runtime_->status_of(error, "cudaPointerGetAttributes"));
   const bool on_device =
       attributes.type == cuda::kMemoryDevice || attributes.type == cuda::kMemoryManaged;
   return on_device ? attributes.device : kHostMemory;
@@ -111,7 +110,7 @@ Status Gpus::check_capture(void* stream) {
         "a CUDA graph is being captured on the stream, and kolo's operations cannot be part of a "
         "graph. Submit them outside of the capture, between launches of graphs");
   }
-  return cuda::status_of(*runtime_, error, "cudaStreamIsCapturing", 0);
+  return runtime_->status_of(error, "cudaStreamIsCapturing");
 }
 
 Result<cuda::EventRef> Gpus::mark(std::int32_t device, void* stream) {
@@ -144,7 +143,7 @@ Status Gpus::await(void* stream, std::span<const cuda::EventRef> events) {
     const cuda::Error error = runtime_->cudaStreamWaitEvent(handle_of(stream), event.handle(), 0);
     if (error == cuda::kSuccess) continue;
     runtime_->cudaGetLastError();
-    return cuda::status_of(*runtime_, error, "cudaStreamWaitEvent", event.device());
+    return runtime_->status_of(error, "cudaStreamWaitEvent");
   }
   return Status::ok();
 }
@@ -165,7 +164,8 @@ Result<void*> Gpus::allocate(std::int32_t device, std::size_t bytes) {
       return Status::ok();
     }
     of_nccl = false;
-    return cuda::status_of(*runtime_, runtime_->cudaMalloc(&memory, size), "cudaMalloc", device);
+    return runtime_->status_of(runtime_->cudaMalloc(&memory, size),
+                               "cudaMalloc of " + std::to_string(size) + " bytes");
   }));
   const std::lock_guard lock(mutex_);
   memory_[memory] = {device, of_nccl};
@@ -188,7 +188,7 @@ Result<bool> Gpus::free(void* memory) {
       (*library_)->ncclMemFree(memory);
       return Status::ok();
     }
-    return cuda::status_of(*runtime_, runtime_->cudaFree(memory), "cudaFree", found.device);
+    return runtime_->status_of(runtime_->cudaFree(memory), "cudaFree");
   }));
   return true;
 }

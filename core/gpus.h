@@ -61,7 +61,7 @@ class Gpus {
 
   // For who launches: after place_of() has found a device.
   [[nodiscard]] cuda::LaunchThread& thread() { return *thread_; }
-  [[nodiscard]] const cuda::Functions& functions() const { return *runtime_; }
+  [[nodiscard]] const cuda::Runtime& runtime() const { return *runtime_; }
   // NCCL, or why there is none.
   [[nodiscard]] const Result<std::unique_ptr<const nccl::Library>>& library();
 

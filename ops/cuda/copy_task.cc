@@ -4,19 +4,17 @@
 #include <string>
 #include <utility>
 
-#include "ops/cuda/errors.h"
-
 namespace kolo::internal::cuda {
 
-Status Staging::reserve(const Functions& functions, std::size_t bytes) {
+Status Staging::reserve(const Runtime& runtime, std::size_t bytes) {
   if (bytes <= bytes_) return Status::ok();
-  release(functions);
+  release(runtime);
   void* memory = nullptr;
-  const Error error = functions.cudaHostAlloc(&memory, bytes, kHostAllocPortable);
+  const Error error = runtime.cudaHostAlloc(&memory, bytes, kHostAllocPortable);
   if (error != kSuccess) {
     return resource_error(
         "no " + std::to_string(bytes) +
-        " bytes of pinned memory to stage a tensor: " + functions.cudaGetErrorString(error) +
+        " bytes of pinned memory to stage a tensor: " + runtime.cudaGetErrorString(error) +
         ". Raise the limit of locked memory (ulimit -l), or use smaller tensors");
   }
   memory_ = static_cast<std::byte*>(memory);
@@ -24,16 +22,16 @@ Status Staging::reserve(const Functions& functions, std::size_t bytes) {
   return Status::ok();
 }
 
-void Staging::release(const Functions& functions) {
-  if (memory_ != nullptr) functions.cudaFreeHost(std::exchange(memory_, nullptr));
+void Staging::release(const Runtime& runtime) {
+  if (memory_ != nullptr) runtime.cudaFreeHost(std::exchange(memory_, nullptr));
   bytes_ = 0;
 }
 
 Result<EventRef> CopyTask::launch() {
   const Result<Device*> device = thread_->device(device_);
   if (!device) return device.status();
-  const Functions& functions = thread_->functions();
-  KOLO_RETURN_IF_ERROR(staging_->reserve(functions, std::max<std::size_t>(bytes_, 1)));
+  const Runtime& runtime = thread_->runtime();
+  KOLO_RETURN_IF_ERROR(staging_->reserve(runtime, std::max<std::size_t>(bytes_, 1)));
   Status status;
   for (Piece& piece : pieces_) {
     if (piece.ready) status = (*device)->await(std::exchange(piece.ready, {}));
@@ -41,10 +39,10 @@ Result<EventRef> CopyTask::launch() {
     if (piece.bytes == 0) continue;
     std::byte* const host = staging_->memory() + piece.offset;
     const bool to_host = way_ == Way::kToHost;
-    const Error error = functions.cudaMemcpyAsync(
+    const Error error = runtime.cudaMemcpyAsync(
         to_host ? host : piece.device, to_host ? piece.device : host, piece.bytes,
         to_host ? kCopyDeviceToHost : kCopyHostToDevice, (*device)->stream());
-    status = status_of(functions, error, "cudaMemcpyAsync", device_);
+    status = runtime.status_of(error, "cudaMemcpyAsync on device " + std::to_string(device_));
     if (!status) break;
   }
   // What was queued before an error is waited for all the same.

@@ -19,8 +19,8 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
 
   [[nodiscard]] std::byte* memory() const { return memory_; }
-  Status reserve(const Functions& functions, std::size_t bytes);  // RESOURCE; contents are lost
-  void release(const Functions& functions);
+  Status reserve(const Runtime& runtime, std::size_t bytes);  // RESOURCE; contents are lost
+  void release(const Runtime& runtime);
 
  private:
   std::byte* memory_ = nullptr;

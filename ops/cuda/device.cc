@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <string>
 #include <system_error>
 #include <utility>
-
-#include "ops/cuda/errors.h"
 
 namespace kolo::internal::cuda {
 namespace {
@@ -18,31 +17,31 @@ constexpr std::size_t kLeastFusion = std::size_t{1} << 20;
 }  // namespace
 
 Status Device::check(Error error, const char* call) const {
-  return status_of(functions_, error, call, number_);
+  return runtime_.status_of(error, std::string(call) + " on device " + std::to_string(number_));
 }
 
-Result<std::unique_ptr<Device>> Device::open(const Runtime& functions, int number,
+Result<std::unique_ptr<Device>> Device::open(const Runtime& runtime, int number,
                                              std::function<void()> notify) {
-  std::unique_ptr<Device> device(new Device(functions, number));
-  KOLO_RETURN_IF_ERROR(device->check(functions.cudaSetDevice(number), "cudaSetDevice"));
+  std::unique_ptr<Device> device(new Device(runtime, number));
+  KOLO_RETURN_IF_ERROR(device->check(runtime.cudaSetDevice(number), "cudaSetDevice"));
   char bus_id[32] = {};
-  KOLO_RETURN_IF_ERROR(device->check(functions.cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
+  KOLO_RETURN_IF_ERROR(device->check(runtime.cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
                                      "cudaDeviceGetPCIBusId"));
   device->bus_id_ = bus_id;
   std::ranges::transform(device->bus_id_, device->bus_id_.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   int least = 0;
   int greatest = 0;
-  KOLO_RETURN_IF_ERROR(device->check(functions.cudaDeviceGetStreamPriorityRange(&least, &greatest),
+  KOLO_RETURN_IF_ERROR(device->check(runtime.cudaDeviceGetStreamPriorityRange(&least, &greatest),
                                      "cudaDeviceGetStreamPriorityRange"));
   KOLO_RETURN_IF_ERROR(device->check(
-      functions.cudaStreamCreateWithPriority(&device->stream_, kStreamNonBlocking, greatest),
+      runtime.cudaStreamCreateWithPriority(&device->stream_, kStreamNonBlocking, greatest),
       "cudaStreamCreateWithPriority"));
   KOLO_RETURN_IF_ERROR(device->events_->make(kEventsAtFirst));
-  auto kernels = Kernels::load(functions, number);
+  auto kernels = Kernels::load(runtime, number);
   if (kernels) device->kernels_ = *std::move(kernels);
   try {
-    device->finisher_ = std::make_unique<Finisher>(functions, number, std::move(notify));
+    device->finisher_ = std::make_unique<Finisher>(runtime, number, std::move(notify));
   } catch (const std::system_error& error) {
     return resource_error(std::string("cannot start a thread for CUDA device ") +
                           std::to_string(number) + ": " + error.what() +
@@ -54,18 +53,18 @@ Result<std::unique_ptr<Device>> Device::open(const Runtime& functions, int numbe
 void Device::close() {
   finisher_.reset();
   if (stream_ == nullptr) return;
-  functions_.cudaSetDevice(number_);
-  functions_.cudaStreamSynchronize(stream_);
+  runtime_.cudaSetDevice(number_);
+  runtime_.cudaStreamSynchronize(stream_);
   fusion_buffers_.clear();
   kernels_.reset();
-  functions_.cudaStreamDestroy(std::exchange(stream_, nullptr));
+  runtime_.cudaStreamDestroy(std::exchange(stream_, nullptr));
   events_->destroy_all();
 }
 
 Result<std::byte*> Device::fusion_buffer(std::size_t bytes) {
   if (fusion_buffers_.empty() || fusion_buffers_.back().bytes() < bytes) {
     Result<DeviceBuffer> larger =
-        DeviceBuffer::create(functions_, std::bit_ceil(std::max(bytes, kLeastFusion)));
+        DeviceBuffer::create(runtime_, std::bit_ceil(std::max(bytes, kLeastFusion)));
     if (!larger) return larger.status();
     fusion_buffers_.push_back(*std::move(larger));
   }
@@ -73,15 +72,14 @@ Result<std::byte*> Device::fusion_buffer(std::size_t bytes) {
 }
 
 Status Device::await(const EventRef& event) {
-  return check(functions_.cudaStreamWaitEvent(stream_, event.handle(), 0), "cudaStreamWaitEvent");
+  return check(runtime_.cudaStreamWaitEvent(stream_, event.handle(), 0), "cudaStreamWaitEvent");
 }
 
 Result<EventRef> Device::record() {
   if (events_->free_count() < kFewEvents) KOLO_RETURN_IF_ERROR(events_->make(kEventsAtFirst));
   EventRef event = events_->take();
   if (!event) return resource_error("no CUDA events are left; wait for operations under way");
-  KOLO_RETURN_IF_ERROR(
-      check(functions_.cudaEventRecord(event.handle(), stream_), "cudaEventRecord"));
+  KOLO_RETURN_IF_ERROR(check(runtime_.cudaEventRecord(event.handle(), stream_), "cudaEventRecord"));
   return event;
 }
 

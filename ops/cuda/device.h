@@ -42,7 +42,7 @@ class Device {
   // the same. One that has become too small is kept until close(), since freeing it would wait.
   Result<std::byte*> fusion_buffer(std::size_t bytes);
 
-  void make_current() { functions_.cudaSetDevice(number_); }
+  void make_current() { runtime_.cudaSetDevice(number_); }
   // Work that is queued from here on comes after what the event stands behind.
   Status await(const EventRef& event);
   // An event behind all that is queued.
@@ -50,12 +50,10 @@ class Device {
 
  private:
   Device(const Runtime& runtime, int number)
-      : functions_(runtime),
-        number_(number),
-        events_(std::make_unique<EventPool>(runtime, number)) {}
+      : runtime_(runtime), number_(number), events_(std::make_unique<EventPool>(runtime, number)) {}
   Status check(Error error, const char* call) const;
 
-  const Runtime& functions_;
+  const Runtime& runtime_;
   int number_;
   std::string bus_id_;
   StreamHandle stream_ = nullptr;

@@ -1,15 +1,13 @@
 #include "ops/cuda/event_pool.h"
 
-#include "ops/cuda/errors.h"
-
 namespace kolo::internal::cuda {
 
 Status EventPool::make(std::size_t wanted) {
   while (free_count() < wanted) {
     EventHandle handle = nullptr;
     const Error error =
-        functions_.cudaEventCreateWithFlags(&handle, kEventBlockingSync | kEventDisableTiming);
-    KOLO_RETURN_IF_ERROR(status_of(functions_, error, "cudaEventCreateWithFlags", device_));
+        runtime_.cudaEventCreateWithFlags(&handle, kEventBlockingSync | kEventDisableTiming);
+    KOLO_RETURN_IF_ERROR(runtime_.status_of(error, "cudaEventCreateWithFlags"));
     const std::lock_guard lock(mutex_);
     PooledEvent& event = events_.emplace_back();
     event.handle = handle;
@@ -43,7 +41,7 @@ void EventPool::destroy_all() {
   const std::lock_guard lock(mutex_);
   for (PooledEvent& event : events_) {
     const EventHandle handle = std::exchange(event.handle, nullptr);
-    if (handle != nullptr) functions_.cudaEventDestroy(handle);
+    if (handle != nullptr) runtime_.cudaEventDestroy(handle);
   }
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "ops/cuda/abi.h"
+#include "ops/cuda/runtime.h"
 
 namespace kolo::internal::cuda {
 
@@ -53,7 +53,7 @@ class EventRef {
 
 class EventPool {
  public:
-  EventPool(const Functions& functions, int device) : functions_(functions), device_(device) {}
+  EventPool(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
 
@@ -69,7 +69,7 @@ class EventPool {
   friend class EventRef;
   void give_back(PooledEvent& event);
 
-  const Functions& functions_;
+  const Runtime& runtime_;
   int device_;
   mutable std::mutex mutex_;
   std::deque<PooledEvent> events_;  // never moved

@@ -1,13 +1,12 @@
 #include "ops/cuda/finisher.h"
 
+#include <string>
 #include <utility>
-
-#include "ops/cuda/errors.h"
 
 namespace kolo::internal::cuda {
 
-Finisher::Finisher(const Functions& functions, int device, std::function<void()> notify)
-    : functions_(functions), device_(device), notify_(std::move(notify)) {
+Finisher::Finisher(const Runtime& runtime, int device, std::function<void()> notify)
+    : runtime_(runtime), device_(device), notify_(std::move(notify)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -29,7 +28,7 @@ void Finisher::push(Task& task) {
 }
 
 void Finisher::run() {
-  functions_.cudaSetDevice(device_);
+  runtime_.cudaSetDevice(device_);
   while (true) {
     Task* task = nullptr;
     {
@@ -39,9 +38,10 @@ void Finisher::run() {
       task = tasks_.front();
       tasks_.pop_front();
     }
-    const Error error = functions_.cudaEventSynchronize(task->done_.handle());
+    const Error error = runtime_.cudaEventSynchronize(task->done_.handle());
     Status status = task->verdict();
-    if (status.is_ok()) status = status_of(functions_, error, "cudaEventSynchronize", device_);
+    if (status.is_ok())
+      status = runtime_.status_of(error, "work on device " + std::to_string(device_));
     task->done_ = {};
     task->end(std::move(status));
     notify_();

@@ -18,7 +18,7 @@ namespace kolo::internal::cuda {
 class Finisher {
  public:
   // `notify` is called after each end. Throws std::system_error if there is no thread.
-  Finisher(const Functions& functions, int device, std::function<void()> notify);
+  Finisher(const Runtime& runtime, int device, std::function<void()> notify);
   Finisher(const Finisher&) = delete;
   Finisher& operator=(const Finisher&) = delete;
   ~Finisher();
@@ -28,7 +28,7 @@ class Finisher {
  private:
   void run();
 
-  const Functions& functions_;
+  const Runtime& runtime_;
   int device_;
   std::function<void()> notify_;
   std::mutex mutex_;

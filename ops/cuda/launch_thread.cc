@@ -27,9 +27,9 @@ class Call final : public Task {
 
 }  // namespace
 
-LaunchThread::LaunchThread(const Runtime& functions, Nanos between_looks,
+LaunchThread::LaunchThread(const Runtime& runtime, Nanos between_looks,
                            std::function<void()> notify)
-    : functions_(functions), between_looks_(between_looks), notify_(std::move(notify)) {}
+    : runtime_(runtime), between_looks_(between_looks), notify_(std::move(notify)) {}
 
 Status LaunchThread::start() {
   const std::lock_guard lock(mutex_);
@@ -99,7 +99,7 @@ Result<Device*> LaunchThread::device(int number) {
     open->make_current();
     return open;
   }
-  auto opened = Device::open(functions_, number, [this] {
+  auto opened = Device::open(runtime_, number, [this] {
     under_way_.fetch_sub(1, std::memory_order_relaxed);
     notify_();
   });

@@ -47,7 +47,7 @@ class Watched {
 class LaunchThread {
  public:
   // `notify`: a task was launched, or has ended. Called on kolo's GPU threads.
-  LaunchThread(const Runtime& functions, Nanos between_looks, std::function<void()> notify);
+  LaunchThread(const Runtime& runtime, Nanos between_looks, std::function<void()> notify);
   LaunchThread(const LaunchThread&) = delete;
   LaunchThread& operator=(const LaunchThread&) = delete;
   ~LaunchThread() { stop(); }
@@ -73,7 +73,7 @@ class LaunchThread {
   void withdraw(void* address);
   // Sleeps, at most `limit`, or until poke().
   void sleep(Nanos limit);
-  [[nodiscard]] const Runtime& functions() const { return functions_; }
+  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
 
   // The device, if it is open; any thread.
   [[nodiscard]] Device* find(int number) const;
@@ -84,7 +84,7 @@ class LaunchThread {
   void launch(Task& task);
   void look();
 
-  const Runtime& functions_;
+  const Runtime& runtime_;
   Nanos between_looks_;
   std::function<void()> notify_;
   mutable std::mutex mutex_;

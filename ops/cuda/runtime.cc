@@ -146,7 +146,7 @@ Status Runtime::status_of(Error error, std::string_view what) const {
     case kNoKernelImage:
     case kNotSupported:
     case kCaptureUnsupported: return unsupported(std::move(text));
-    default: return aborted(std::move(text));
+    default: return {StatusCode::kCudaError, std::move(text)};
   }
 }
 

@@ -45,7 +45,7 @@ class Runtime : public Functions {
   // driver, an old driver, no device), with the cure.
   [[nodiscard]] Result<int> count_devices() const;
   // OK for kSuccess; else what CUDA says: RESOURCE for memory, INVALID_ARGUMENT and UNSUPPORTED as
-  // CUDA means them, ABORTED for the rest. `what` was tried, e.g. "cudaMalloc of 12 bytes".
+  // CUDA means them, CUDA_ERROR for the rest. `what` was tried, e.g. "cudaMalloc of 12 bytes".
   [[nodiscard]] Status status_of(Error error, std::string_view what) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }  // of the library's file

@@ -43,8 +43,8 @@ bool StagedOperation::is_busy() const {
   });
 }
 
-void StagedOperation::release(const Functions& functions) {
-  for (auto& buffer : buffers_) buffer->staging.release(functions);
+void StagedOperation::release(const Runtime& runtime) {
+  for (auto& buffer : buffers_) buffer->staging.release(runtime);
 }
 
 // Chunks are brought one ahead of the one that is reduced; a buffer is free when its last chunk is

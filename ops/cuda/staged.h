@@ -57,7 +57,7 @@ class StagedOperation final : public ComposedOperation {
   void start(Collectives& collectives, std::uint32_t sequence);
   [[nodiscard]] bool is_busy() const override;
   // On the launch thread, at the end.
-  void release(const Functions& functions);
+  void release(const Runtime& runtime);
 
  private:
   struct Part {  // of a tensor in a chunk

@@ -72,8 +72,8 @@ Result<ReduceOpNumber> CollectiveTask::op_of(const DeviceTensor& tensor) {
     default: KOLO_CHECK(false);
   }
   ReduceOpNumber made = kSum;
-  const Error error = functions_.ncclRedOpCreatePreMulSum(&made, &scalar, dtype(), kScalarOnHost,
-                                                          communicator_->handle());
+  const Error error = library_.ncclRedOpCreatePreMulSum(&made, &scalar, dtype(), kScalarOnHost,
+                                                        communicator_->handle());
   KOLO_RETURN_IF_ERROR(communicator_->settle(error, "ncclRedOpCreatePreMulSum"));
   made_ops_.push_back(made);
   return made;
@@ -82,15 +82,15 @@ Result<ReduceOpNumber> CollectiveTask::op_of(const DeviceTensor& tensor) {
 Error CollectiveTask::reduce_scatter(const DeviceTensor& tensor, cuda::StreamHandle stream) {
   const CommHandle comm = communicator_->handle();
   if (collective_.counts.empty()) {
-    return functions_.ncclReduceScatter(tensor.input, tensor.output, tensor.count, dtype(), op_,
-                                        comm, stream);
+    return library_.ncclReduceScatter(tensor.input, tensor.output, tensor.count, dtype(), op_, comm,
+                                      stream);
   }
   const std::size_t element = element_bytes(collective_.dtype);
   std::size_t offset = 0;
   for (int place = 0; place < collective_.size; ++place) {
     const std::size_t count = collective_.counts[static_cast<std::size_t>(place)];
-    const Error error = functions_.ncclReduce(at(tensor.input, offset), tensor.output, count,
-                                              dtype(), op_, place, comm, stream);
+    const Error error = library_.ncclReduce(at(tensor.input, offset), tensor.output, count, dtype(),
+                                            op_, place, comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
     offset += count * element;
   }
@@ -100,15 +100,15 @@ Error CollectiveTask::reduce_scatter(const DeviceTensor& tensor, cuda::StreamHan
 Error CollectiveTask::allgather(const DeviceTensor& tensor, cuda::StreamHandle stream) {
   const CommHandle comm = communicator_->handle();
   if (collective_.counts.empty()) {
-    return functions_.ncclAllGather(tensor.input, tensor.output, units(tensor.count), dtype(), comm,
-                                    stream);
+    return library_.ncclAllGather(tensor.input, tensor.output, units(tensor.count), dtype(), comm,
+                                  stream);
   }
   const std::size_t element = element_bytes(collective_.dtype);
   std::size_t offset = 0;
   for (int place = 0; place < collective_.size; ++place) {
     const std::size_t count = collective_.counts[static_cast<std::size_t>(place)];
-    const Error error = functions_.ncclBroadcast(tensor.input, at(tensor.output, offset),
-                                                 units(count), dtype(), place, comm, stream);
+    const Error error = library_.ncclBroadcast(tensor.input, at(tensor.output, offset),
+                                               units(count), dtype(), place, comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
     offset += count * element;
   }
@@ -125,11 +125,11 @@ Error CollectiveTask::alltoall(const DeviceTensor& tensor, cuda::StreamHandle st
     const bool even = collective_.counts.empty();
     const std::size_t sends = even ? tensor.count : collective_.counts[place];
     const std::size_t receives = even ? tensor.count : collective_.receive_counts[place];
-    Error error = functions_.ncclSend(at(tensor.input, send_offset), units(sends), dtype(), peer,
-                                      comm, stream);
+    Error error =
+        library_.ncclSend(at(tensor.input, send_offset), units(sends), dtype(), peer, comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
-    error = functions_.ncclRecv(at(tensor.output, receive_offset), units(receives), dtype(), peer,
-                                comm, stream);
+    error = library_.ncclRecv(at(tensor.output, receive_offset), units(receives), dtype(), peer,
+                              comm, stream);
     if (error != kSuccess && error != kInProgress) return error;
     send_offset += sends * element;
     receive_offset += receives * element;
@@ -141,13 +141,13 @@ Error CollectiveTask::call(const DeviceTensor& tensor, cuda::StreamHandle stream
   const CommHandle comm = communicator_->handle();
   switch (collective_.kind) {
     case OpKind::kAllreduce:
-      return functions_.ncclAllReduce(tensor.input, tensor.output, tensor.count, dtype(), op_, comm,
-                                      stream);
+      return library_.ncclAllReduce(tensor.input, tensor.output, tensor.count, dtype(), op_, comm,
+                                    stream);
     case OpKind::kReduceScatter: return reduce_scatter(tensor, stream);
     case OpKind::kAllgather: return allgather(tensor, stream);
     case OpKind::kAlltoall: return alltoall(tensor, stream);
     case OpKind::kBroadcast:
-      return functions_.ncclBroadcast(
+      return library_.ncclBroadcast(
           collective_.root == collective_.place ? tensor.input : tensor.output, tensor.output,
           tensor.count, dtype(), collective_.root, comm, stream);
     case OpKind::kBarrier:
@@ -199,12 +199,11 @@ Status CollectiveTask::enqueue_packed(cuda::Device& device) {
   }
   const std::size_t count = bytes / element_bytes(collective_.dtype);
   const CommHandle comm = communicator_->handle();
-  const Error error = reduces
-                          ? functions_.ncclAllReduce(*buffer, *buffer, count, dtype(),
-                                                     static_cast<ReduceOpNumber>(collective_.op),
-                                                     comm, device.stream())
-                          : functions_.ncclBroadcast(*buffer, *buffer, count, dtype(),
-                                                     collective_.root, comm, device.stream());
+  const Error error = reduces ? library_.ncclAllReduce(*buffer, *buffer, count, dtype(),
+                                                       static_cast<ReduceOpNumber>(collective_.op),
+                                                       comm, device.stream())
+                              : library_.ncclBroadcast(*buffer, *buffer, count, dtype(),
+                                                       collective_.root, comm, device.stream());
   KOLO_RETURN_IF_ERROR(communicator_->settle(error, reduces ? "ncclAllReduce" : "ncclBroadcast"));
   batch.tensors = outputs_;
   batch.scale = first.postscale;
@@ -220,13 +219,13 @@ Status CollectiveTask::enqueue(cuda::Device& device) {
     if (!op) return op.status();
     ops_.push_back(*op);
   }
-  Error error = functions_.ncclGroupStart();
+  Error error = library_.ncclGroupStart();
   if (error != kSuccess) return communicator_->settle(error, "ncclGroupStart");
   for (std::size_t i = 0; i < ops_.size() && (error == kSuccess || error == kInProgress); ++i) {
     op_ = ops_[i];
     error = call(collective_.tensors[i], stream);
   }
-  const Error ended = functions_.ncclGroupEnd();
+  const Error ended = library_.ncclGroupEnd();
   const bool refused = error != kSuccess && error != kInProgress;
   return communicator_->settle(refused ? error : ended, "NCCL");
 }
@@ -243,7 +242,7 @@ Result<cuda::EventRef> CollectiveTask::launch() {
   if (!status) communicator_->doom(status);  // the other ranks are in the midst of it
   for (const ReduceOpNumber op : made_ops_) {
     if (communicator_->handle() != nullptr) {
-      functions_.ncclRedOpDestroy(op, communicator_->handle());
+      library_.ncclRedOpDestroy(op, communicator_->handle());
     }
   }
   // After an error something may be queued all the same, which uses the buffers.

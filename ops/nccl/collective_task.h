@@ -47,8 +47,8 @@ struct Collective {
 
 class CollectiveTask : public cuda::Task {
  public:
-  CollectiveTask(const Functions& functions, cuda::LaunchThread& thread)
-      : functions_(functions), thread_(thread) {}
+  CollectiveTask(const Library& library, cuda::LaunchThread& thread)
+      : library_(library), thread_(thread) {}
 
   // Before it is posted. `packs`: fused tensors travel through the device's fusion buffer, which
   // all ranks do alike.
@@ -77,7 +77,7 @@ class CollectiveTask : public cuda::Task {
   [[nodiscard]] std::size_t units(std::size_t elements) const;  // of dtype()
   Result<ReduceOpNumber> op_of(const DeviceTensor& tensor);
 
-  const Functions& functions_;
+  const Library& library_;
   cuda::LaunchThread& thread_;
   Communicator* communicator_ = nullptr;
   int device_ = 0;

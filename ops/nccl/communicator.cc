@@ -23,16 +23,16 @@ Communicator::~Communicator() {
     return;
   }
   unwatch();
-  Error error = functions_.ncclCommFinalize(handle_);
+  Error error = library_.ncclCommFinalize(handle_);
   const Nanos deadline = clock_.now() + limits_.to_settle;
   while (error == kInProgress && clock_.now() < deadline) {
     thread_.sleep(kShortestPause);
-    if (functions_.ncclCommGetAsyncError(handle_, &error) != kSuccess) break;
+    if (library_.ncclCommGetAsyncError(handle_, &error) != kSuccess) break;
   }
   if (error == kSuccess) {
-    functions_.ncclCommDestroy(std::exchange(handle_, nullptr));
+    library_.ncclCommDestroy(std::exchange(handle_, nullptr));
   } else {
-    functions_.ncclCommAbort(std::exchange(handle_, nullptr));
+    library_.ncclCommAbort(std::exchange(handle_, nullptr));
   }
 }
 
@@ -45,27 +45,20 @@ void Communicator::unwatch() {
   if (watched_) thread_.unwatch(*this);
   watched_ = false;
   for (const auto& [address, registration] : registered_) {
-    functions_.ncclCommDeregister(handle_, registration);
+    library_.ncclCommDeregister(handle_, registration);
   }
   registered_.clear();
 }
 
 void Communicator::break_off() {
   unwatch();
-  if (handle_ != nullptr) functions_.ncclCommAbort(std::exchange(handle_, nullptr));
-}
-
-std::string Communicator::words(Error error) const {
-  std::string text = functions_.ncclGetErrorString(error);
-  const char* const last = functions_.ncclGetLastError(handle_);
-  if (last != nullptr && *last != '\0') text += ": " + std::string(last);
-  return text;
+  if (handle_ != nullptr) library_.ncclCommAbort(std::exchange(handle_, nullptr));
 }
 
 Status Communicator::fail(Error error, const char* call) {
-  doom({StatusCode::kNcclError, std::string(call) + ": " + words(error) +
-                                    ". NCCL_DEBUG=INFO tells more; KOLO_CUDA=staged goes without "
-                                    "NCCL"});
+  const Status status = library_.status_of(error, call, handle_);
+  doom({StatusCode::kNcclError,
+        status.text() + ". NCCL_DEBUG=INFO tells more; KOLO_CUDA=staged goes without NCCL"});
   return doomed();
 }
 
@@ -73,7 +66,7 @@ Status Communicator::open(const UniqueId& id, int size, int rank) {
   KOLO_RETURN_IF_ERROR(doomed());
   CommConfig config;
   config.blocking = 0;
-  Error error = functions_.ncclCommInitRankConfig(&handle_, size, id, rank, &config);
+  Error error = library_.ncclCommInitRankConfig(&handle_, size, id, rank, &config);
   const Nanos limit = std::exchange(limits_.to_settle, limits_.to_open);
   Status status = settle(error, "ncclCommInitRankConfig");
   limits_.to_settle = limit;
@@ -100,7 +93,7 @@ Status Communicator::settle(Error error, const char* call) {
     }
     thread_.sleep(pause);
     pause = std::min(2 * pause, kLongestPause);
-    const Error asked = functions_.ncclCommGetAsyncError(handle_, &error);
+    const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
     if (asked != kSuccess) error = asked;
   }
   if (error == kSuccess) return doomed();
@@ -125,7 +118,7 @@ void Communicator::look() {
   if (handle_ == nullptr) return;
   if (!doomed().is_ok()) return break_off();
   Error error = kSuccess;
-  const Error asked = functions_.ncclCommGetAsyncError(handle_, &error);
+  const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
   if (asked != kSuccess) error = asked;
   if (error == kSuccess || error == kInProgress) return;
   if (may_be_of_a_peer(error)) {
@@ -138,23 +131,23 @@ void Communicator::look() {
 
 // A hint: without it NCCL copies through buffers of its own.
 void Communicator::attach(const cuda::DeviceMemory& memory) {
-  const bool can = functions_.ncclCommRegister != nullptr && functions_.ncclMemAlloc != nullptr;
+  const bool can = library_.ncclCommRegister != nullptr && library_.ncclMemAlloc != nullptr;
   if (!can || memory.device != device_ || handle_ == nullptr) return;
   void* registration = nullptr;
   const Error error =
-      functions_.ncclCommRegister(handle_, memory.address, memory.bytes, &registration);
+      library_.ncclCommRegister(handle_, memory.address, memory.bytes, &registration);
   if (error == kSuccess && registration != nullptr) registered_[memory.address] = registration;
 }
 
 void Communicator::detach(const cuda::DeviceMemory& memory) {
   const auto node = registered_.extract(memory.address);
-  if (!node.empty() && handle_ != nullptr) functions_.ncclCommDeregister(handle_, node.mapped());
+  if (!node.empty() && handle_ != nullptr) library_.ncclCommDeregister(handle_, node.mapped());
 }
 
 Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone, const UniqueId& id,
                                  int size, int rank, const Status& why) {
   const bool whole = handle_ != nullptr && doomed().is_ok();
-  if (!whole || functions_.ncclCommShrink == nullptr) {
+  if (!whole || library_.ncclCommShrink == nullptr) {
     doom(why);
     break_off();
     return fresh.open(id, size, rank);
@@ -163,8 +156,8 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
   CommConfig config;
   config.blocking = 0;
   const Error error =
-      functions_.ncclCommShrink(handle_, excluded.data(), static_cast<int>(excluded.size()),
-                                &fresh.handle_, &config, kShrinkAbort);
+      library_.ncclCommShrink(handle_, excluded.data(), static_cast<int>(excluded.size()),
+                              &fresh.handle_, &config, kShrinkAbort);
   Status status = fresh.settle(error, "ncclCommShrink");
   if (status) {
     fresh.watch();

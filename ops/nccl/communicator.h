@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "ops/cuda/launch_thread.h"
-#include "ops/nccl/abi.h"
+#include "ops/nccl/library.h"
 
 namespace kolo::internal::nccl {
 
@@ -29,9 +29,9 @@ class Communicator final : public cuda::Watched {
   };
 
   // Both outlive this.
-  Communicator(const Functions& functions, cuda::LaunchThread& thread, const Clock& clock,
+  Communicator(const Library& library, cuda::LaunchThread& thread, const Clock& clock,
                const Limits& limits, int device)
-      : functions_(functions), thread_(thread), clock_(clock), limits_(limits), device_(device) {}
+      : library_(library), thread_(thread), clock_(clock), limits_(limits), device_(device) {}
   ~Communicator() override;
 
   // Meets the others; the device is current. On error the communicator is doomed with it:
@@ -61,9 +61,8 @@ class Communicator final : public cuda::Watched {
   void unwatch();
   void break_off();
   Status fail(Error error, const char* call);
-  [[nodiscard]] std::string words(Error error) const;
 
-  const Functions& functions_;
+  const Library& library_;
   cuda::LaunchThread& thread_;
   const Clock& clock_;
   Limits limits_;

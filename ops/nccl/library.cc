@@ -65,8 +65,7 @@ Status Library::status_of(Error error, std::string_view what, CommHandle comm) c
   switch (error) {
     case kInvalidArgument:
     case kInvalidUsage: return invalid_argument(std::move(text));
-    case kRemoteError: return peer_lost(std::move(text));
-    default: return aborted(std::move(text));
+    default: return {StatusCode::kNcclError, std::move(text)};
   }
 }
 

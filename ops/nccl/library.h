@@ -21,7 +21,7 @@ class Library : public Functions {
   static Result<std::unique_ptr<const Library>> load(const Config& config);
 
   // OK for kSuccess; else what NCCL says, with its last words on `comm` (null: of this thread):
-  // INVALID_ARGUMENT for misuse, PEER_LOST for a remote error, ABORTED for the rest. `what` was
+  // INVALID_ARGUMENT for misuse, NCCL_ERROR for the rest. `what` was
   // tried, e.g. "ncclAllReduce of gradients".
   [[nodiscard]] Status status_of(Error error, std::string_view what,
                                  CommHandle comm = nullptr) const;
