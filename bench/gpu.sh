@@ -72,6 +72,7 @@ part() {
   case "$code" in
     0) done_parts=$((done_parts + 1)) ;;
     77) notes+=("$title: could not run: no device, or no kernels (see above)") ;;
+    3) notes+=("$title: FAILED: wrong numbers (see above)") && failed=true ;;
     124 | 137) notes+=("$title: FAILED: not done after $limit s") && failed=true ;;
     *) notes+=("$title: FAILED: code $code") && failed=true ;;
   esac
@@ -83,7 +84,7 @@ try() {
   local before="$failed" last
   part "$@"
   last=$((${#notes[@]} - 1))
-  if [ "$failed" != "$before" ] && ! $fakes; then
+  if [ "$failed" != "$before" ] && ! $fakes && [[ "${notes[last]}" != *"wrong numbers"* ]]; then
     failed="$before"
     notes[last]="${notes[last]/FAILED/could not run}; the libraries' words are above"
   fi

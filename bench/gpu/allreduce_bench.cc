@@ -162,6 +162,7 @@ class Bench {
                {{"bench", options_.tiny ? "gpu_tiny" : "gpu_sweep"},
                 {"title", options_.title},
                 {"system", system.name()},
+                {"road", system.name() == std::string("nccl") ? "nccl" : job_.road()},
                 {"nccl", nccl_version_},
                 {"ranks", job_.size()},
                 {"bytes", total},
@@ -234,7 +235,8 @@ int run(const Options& options) {
       for (std::size_t bytes = 4; bytes <= most; bytes *= 16) wrong += bench.measure(bytes, 1);
     }
   }
-  return wrong == 0 ? 0 : 1;
+  if (job.rank() == 0) std::printf("# kolo's road: %s\n", job.road().c_str());
+  return wrong == 0 ? 0 : kWrongExit;
 }
 
 }  // namespace

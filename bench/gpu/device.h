@@ -21,6 +21,7 @@ namespace kolo::bench {
 namespace cuda = kolo::internal::cuda;
 
 inline constexpr int kNoDeviceExit = 77;
+inline constexpr int kWrongExit = 3;  // numbers are not what they must be
 
 class Device {
  public:

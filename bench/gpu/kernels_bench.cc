@@ -220,7 +220,7 @@ int run(const Options& options) {
   } else {
     for (const Shape& shape : kShapes) wrong += measure(device, **kernels, shape, options);
   }
-  return wrong == 0 ? 0 : 1;
+  return wrong == 0 ? 0 : kWrongExit;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <vector>
 
 #include "bench/common/text.h"
@@ -136,7 +137,33 @@ void must(kolo_status status, const char* what) {
   if (status != KOLO_OK) die(std::string(what) + ": " + kolo_last_error());
 }
 
-Job::Job() { must(kolo_init(nullptr, &context_), "kolo_init"); }
+Job::Job() {
+  kolo_config* config = nullptr;
+  must(kolo_config_create(&config), "kolo_config_create");
+  must(kolo_config_set(config, "log_level", "info"), "kolo_config_set");  // it says who is staged
+  const auto log = [](kolo_log_level level, const char* line, void* user) {
+    static_cast<Job*>(user)->note(line);
+    if (level <= KOLO_LOG_WARNING) std::fprintf(stderr, "%s\n", line);
+  };
+  must(kolo_set_log_callback(config, log, this), "kolo_set_log_callback");
+  must(kolo_init(config, &context_), "kolo_init");
+  must(kolo_config_destroy(config), "kolo_config_destroy");
+}
+
+void Job::note(std::string_view line) {
+  const std::string_view sign = "goes through host memory";
+  const std::size_t at = line.find(sign);
+  const std::size_t why = line.find(": ", at);
+  if (at == std::string_view::npos || why == std::string_view::npos) return;
+  const std::lock_guard lock(mutex_);
+  why_staged_ = line.substr(why + 2);
+}
+
+std::string Job::road() const {
+  const std::lock_guard lock(mutex_);
+  return why_staged_.empty() ? "nccl" : "staged: " + why_staged_;
+}
+
 Job::~Job() { must(kolo_shutdown(context_), "kolo_shutdown"); }
 
 void Job::barrier() const {

@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "bench/gpu/device.h"
 
@@ -32,8 +34,14 @@ class Job {
   void broadcast(void* bytes, std::size_t count) const;
   // The largest of the ranks' numbers: a job is as slow as its slowest rank.
   [[nodiscard]] double largest(double value) const;
+  // How kolo's tensors have travelled so far: "nccl", or "staged" and kolo's own words why.
+  [[nodiscard]] std::string road() const;
 
  private:
+  void note(std::string_view line);
+
+  mutable std::mutex mutex_;
+  std::string why_staged_;
   kolo_context* context_ = nullptr;
 };
 
