@@ -6,6 +6,12 @@
 
 namespace kolo::internal::cuda {
 
+void relax_capture(const Functions& functions) {
+  if (functions.cudaThreadExchangeStreamCaptureMode == nullptr) return;
+  CaptureMode mode = kCaptureModeRelaxed;
+  functions.cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 Finisher::Finisher(const Functions& functions, int device, std::function<void()> notify)
     : functions_(functions), device_(device), notify_(std::move(notify)) {
   thread_ = std::thread([this] { run(); });
@@ -28,7 +34,21 @@ void Finisher::push(Task& task) {
   changed_.notify_one();
 }
 
+// What became of it.
+Status Finisher::wait(Task& task) {
+  if (!task.done_) {  // no event could be recorded behind it
+    functions_.cudaStreamSynchronize(task.drained_);
+    return std::exchange(task.failure_, Status::ok());
+  }
+  const Error error = functions_.cudaEventSynchronize(task.done_.handle());
+  Status status = task.verdict();
+  if (status.is_ok()) status = status_of(functions_, error, "cudaEventSynchronize", device_);
+  task.done_ = {};
+  return status;
+}
+
 void Finisher::run() {
+  relax_capture(functions_);
   functions_.cudaSetDevice(device_);
   while (true) {
     Task* task = nullptr;
@@ -39,10 +59,7 @@ void Finisher::run() {
       task = tasks_.front();
       tasks_.pop_front();
     }
-    const Error error = functions_.cudaEventSynchronize(task->done_.handle());
-    Status status = task->verdict();
-    if (status.is_ok()) status = status_of(functions_, error, "cudaEventSynchronize", device_);
-    task->done_ = {};
+    Status status = wait(*task);
     task->end(std::move(status));
     notify_();
   }
