@@ -42,7 +42,8 @@ DeviceLane::Options lane_options(const Config& config, const Road& road) {
   options.rank.host = host_for_nccl(road);
   options.rank.may_share = Config::foreign("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
   const auto start_timeout = std::chrono::milliseconds(config.integer("start_timeout_ms"));
-  options.limits = {start_timeout, start_timeout, 500ms};
+  const auto shutdown_timeout = std::chrono::milliseconds(config.integer("shutdown_timeout_ms"));
+  options.limits = {start_timeout, start_timeout, shutdown_timeout, 500ms};
   return options;
 }
 

@@ -50,8 +50,10 @@ Status JobContext::await_launch(const RequestPtr& request, void* stream, Nanos l
       return {StatusCode::kInProgress, "the wait's limit has passed; the operation goes on"};
     }
   }
-  if (request->done()) return request->status;
-  return gpus_.await(stream, request->launched);
+  const bool done = request->done();
+  if (done && !request->status.is_ok()) return request->status;
+  if (!on_devices) return Status::ok();
+  return gpus_.await(stream, done ? std::span<const cuda::EventRef>() : request->launched);
 }
 
 Status JobContext::test(RequestId id, bool& done) {

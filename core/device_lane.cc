@@ -85,13 +85,13 @@ const char* DeviceLane::why_staged(const OrderedOperation& ordered) const {
 DeviceRoad& DeviceLane::road_of(const OrderedOperation& ordered) {
   const auto& first = ordered.tensors.front();
   const ProcessSet& set = *first.request->set;
-  std::unique_ptr<DeviceRoad>& road = roads_[{set.id, first.spec().devices}];
-  if (road == nullptr) {
-    road = std::make_unique<DeviceRoad>();
-    road->device = own_device(ordered);
-    road->size = set.size();
-    road->place = set.place;
-  }
+  const auto found = roads_.find(KeyView(set.id, first.spec().devices));
+  if (found != roads_.end()) return *found->second;
+  auto& road = roads_[{set.id, first.spec().devices}] = std::make_unique<DeviceRoad>();
+  road->device = own_device(ordered);
+  road->process_set = set.id;
+  road->size = set.size();
+  road->place = set.place;
   return *road;
 }
 
@@ -224,11 +224,11 @@ bool DeviceLane::end(Place& place) {
       place.state == Place::State::kPosted && place.launch->phase() == cuda::Task::Phase::kEnded;
   if (!never_posted && !is_over) return false;
   const Status& status = place.given_up.is_ok() ? place.launch->status() : place.given_up;
-  Ended ended;
+  if (ended_count_ == ended_.size()) ended_.emplace_back();
+  Ended& ended = ended_[ended_count_++];
   ended.status = status;
   ended.is_own_error = !status.is_ok() && place.given_up.is_ok() && !place.road->given_up;
   std::swap(ended.ordered, place.launch->ordered);
-  ended_.push_back(std::move(ended));
   place.state = Place::State::kGone;
   return true;
 }
@@ -275,6 +275,9 @@ void DeviceLane::end_beyond(std::uint32_t process_set, std::uint64_t through,
   for (auto& [key, road] : roads_) {
     if (key.first == process_set) give_up(*road);
   }
+  for (auto& road : closing_) {
+    if (road->process_set == process_set) give_up(*road);
+  }
 }
 
 void DeviceLane::end_all(const Status& status) {
@@ -285,10 +288,13 @@ void DeviceLane::end_all(const Status& status) {
     road->given_up = true;
     if (road->communicator != nullptr) road->communicator->doom(status);
   }
+  for (auto& road : closing_) {
+    if (road->communicator != nullptr) road->communicator->doom(status);
+  }
 }
 
 void DeviceLane::close_set(std::uint32_t process_set) {
-  for (auto it = roads_.lower_bound({process_set, {}});
+  for (auto it = roads_.lower_bound(KeyView(process_set, {}));
        it != roads_.end() && it->first.first == process_set;) {
     closing_.push_back(std::move(it->second));
     it = roads_.erase(it);

@@ -15,11 +15,13 @@
 // Threads: the driver, but for release() and what tasks do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,10 +72,14 @@ class DeviceLane {
     Status status;
     bool is_own_error = false;  // no verdict of the engine's: the context ends with it
   };
-  [[nodiscard]] std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+  // Good until the next call.
+  [[nodiscard]] std::span<Ended> take_ended() {
+    std::swap(ended_, taken_);
+    return {taken_.data(), std::exchange(ended_count_, 0)};
+  }
 
   [[nodiscard]] bool serves(std::uint32_t process_set) const;
-  [[nodiscard]] bool idle() const { return line_.empty() && ended_.empty(); }
+  [[nodiscard]] bool idle() const { return line_.empty() && ended_count_ == 0; }
   void end_beyond(std::uint32_t process_set, std::uint64_t through, const Status& status);
   void end_all(const Status& status);
   // The set has ended: its communicators go when their operations have.
@@ -84,7 +90,15 @@ class DeviceLane {
  private:
   class Wait;
   class Launch;
-  using Key = std::pair<std::uint32_t, std::vector<std::int32_t>>;
+  using Key = std::pair<std::uint32_t, std::vector<std::int32_t>>;  // set, devices of its ranks
+  using KeyView = std::pair<std::uint32_t, std::span<const std::int32_t>>;
+  struct KeyLess {
+    using is_transparent = void;
+    bool operator()(const KeyView& a, const KeyView& b) const {
+      if (a.first != b.first) return a.first < b.first;
+      return std::ranges::lexicographical_compare(a.second, b.second);
+    }
+  };
   struct Place {  // in the line
     enum class State { kUndecided, kReady, kPosted, kGone };
     State state = State::kUndecided;
@@ -110,12 +124,14 @@ class DeviceLane {
   Gpus& gpus_;
   const Clock& clock_;
   Logger& logger_;
-  std::map<Key, std::unique_ptr<DeviceRoad>> roads_;
+  std::map<Key, std::unique_ptr<DeviceRoad>, KeyLess> roads_;
   std::vector<std::unique_ptr<DeviceRoad>> closing_;
   std::deque<std::unique_ptr<Place>> line_;
   std::vector<std::unique_ptr<Place>> spare_;
   std::vector<StopPtr> stops_;
-  std::vector<Ended> ended_;
+  std::vector<Ended> ended_;  // the first ended_count_; the others keep their memory for the next
+  std::vector<Ended> taken_;
+  std::size_t ended_count_ = 0;
   std::set<std::string> said_;  // reasons for staging, each logged once
 };
 

@@ -38,7 +38,7 @@ struct DeviceRoad {
 
    private:
     Result<cuda::EventRef> launch() override {
-      road_.communicator.reset();
+      road_.communicator->close();
       return cuda::EventRef();
     }
     DeviceRoad& road_;
@@ -46,6 +46,7 @@ struct DeviceRoad {
 
   State state = State::kUnknown;
   std::string why_staged;
+  std::uint32_t process_set = 0;
   std::int32_t device = 0;  // this rank's
   int size = 1;
   int place = 0;

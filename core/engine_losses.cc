@@ -58,17 +58,17 @@ void Engine::watch_liveness(Nanos now) {
       liveness_.confirmed(rank, delivery.queued, delivery.confirmed, now);
     }
   }
-  const auto judge_all = [&](const std::vector<int>& ranks, const std::string& how) {
-    for (const int rank : ranks) {
-      if (!has_done_its_part(rank)) lose(rank, how);
-    }
-  };
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
-  judge_all(liveness_.take_silent(now),
-            "silent for " + std::to_string(ms.count()) +
-                " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it was "
-                "only slow");
-  judge_all(liveness_.take_unconfirmed(now), kUnconfirmed);
+  // The words are made only where there is somebody to be judged.
+  for (const int rank : liveness_.take_silent(now)) {
+    if (has_done_its_part(rank)) continue;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(liveness_.timeout());
+    lose(rank, "silent for " + std::to_string(ms.count()) +
+                   " ms: frozen, or cut off from the network. Raise KOLO_PEER_TIMEOUT_MS if it "
+                   "was only slow");
+  }
+  for (const int rank : liveness_.take_unconfirmed(now)) {
+    if (!has_done_its_part(rank)) lose(rank, kUnconfirmed);
+  }
 }
 
 // It has taken leave, and nothing here waits for it.

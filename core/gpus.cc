@@ -129,6 +129,9 @@ Result<cuda::EventRef> Gpus::mark(std::int32_t device, void* stream) {
   const cuda::Error error = runtime_->cudaEventRecord(event.handle(), handle_of(stream));
   if (error == cuda::kSuccess) return event;
   runtime_->cudaGetLastError();
+  if (error != cuda::kInvalidHandle && error != cuda::kInvalidValue) {
+    return runtime_->status_of(error, "cudaEventRecord");
+  }
   return invalid_argument(
       "options.stream is no stream of device " + std::to_string(device) +
       ", where the tensor is (" + runtime_->cudaGetErrorString(error) +
@@ -137,7 +140,6 @@ Result<cuda::EventRef> Gpus::mark(std::int32_t device, void* stream) {
 }
 
 Status Gpus::await(void* stream, std::span<const cuda::EventRef> events) {
-  if (events.empty()) return Status::ok();
   KOLO_RETURN_IF_ERROR(check_capture(stream));
   for (const cuda::EventRef& event : events) {
     const cuda::Error error = runtime_->cudaStreamWaitEvent(handle_of(stream), event.handle(), 0);

@@ -51,7 +51,8 @@ class Gpus {
   // An event behind what is queued on `stream`, a cudaStream_t of that device or its default.
   // INVALID_ARGUMENT: the stream is captured, or of another device.
   Result<cuda::EventRef> mark(std::int32_t device, void* stream);
-  // What is queued on the stream from now on comes after the events. INVALID_ARGUMENT as before.
+  // What is queued on the stream from now on comes after the events. INVALID_ARGUMENT as before,
+  // also where there are no events.
   Status await(void* stream, std::span<const cuda::EventRef> events);
 
   // Memory of a device, NCCL's own where it has that; RESOURCE, UNSUPPORTED.

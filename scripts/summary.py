@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Adds up ctest's JUnit reports: what was skipped and why, what failed, and one closing line.
 
-usage: summary.py REPORT.xml ...      exit code 1 if a test failed, a report is missing or is empty
+usage: summary.py [--skipped "WHAT: WHY"] ... REPORT.xml ...
+exit code 1 if a test failed, a report is missing or is empty; what --skipped names counts as one
+test that was skipped
 """
+import argparse
 import pathlib
 import re
 import sys
@@ -19,9 +22,15 @@ def skip_reasons(output):
     return sorted(set(found))
 
 
-def main(paths):
-    passed, failed, skipped = 0, [], 0
-    for path in map(pathlib.Path, paths):
+def main(words):
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--skipped", action="append", default=[])
+    parser.add_argument("reports", nargs="+", type=pathlib.Path)
+    arguments = parser.parse_args(words)
+    passed, failed, skipped = 0, [], len(arguments.skipped)
+    for what in arguments.skipped:
+        print(f"skipped  {what}")
+    for path in arguments.reports:
         stage = f"{path.parent.name}/{path.stem.removeprefix('junit-')}"
         if not path.exists():
             failed.append(f"{stage}: no report; the stage did not run")

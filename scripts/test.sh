@@ -7,6 +7,7 @@
 #   scripts/test.sh --long     the same stages with full repetition counts (KOLO_TEST_LONG=1), and
 #                              10^7 executions of each fuzz target: a day
 #
+# Tests on GPUs are part of the release stage where the machine has one.
 # KOLO_TEST_FUZZ_SECONDS: time for each fuzz target (default 60); KOLO_TEST_FUZZ_RUNS: executions.
 # Results of every stage as JUnit: build/<preset>/junit-*.xml.
 set -euo pipefail
@@ -17,7 +18,7 @@ for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
     --long) export KOLO_TEST_LONG=1 KOLO_TEST_FUZZ_RUNS="${KOLO_TEST_FUZZ_RUNS:-10000000}" ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
 done
 export KOLO_TEST_FUZZ_SECONDS="${KOLO_TEST_FUZZ_SECONDS:-60}"
@@ -42,13 +43,25 @@ build() {
   stage "$1: build" cmake --build --preset "$1"
 }
 
+# has_gpu: whether NVIDIA's driver shows a device.
+has_gpu() {
+  [ -e /dev/nvidia0 ] || nvidia-smi --list-gpus 2> /dev/null | grep -q '^GPU '
+}
+
 scripts/setup.sh build test
 
 build release
 # Timed and many-process tests run alone; the others share the cores.
 alone='^(multiproc|multihost|chaos|bench)$'
-tests release shared --label-exclude "$alone" --parallel "$(nproc)"
+tests release shared --label-exclude "$alone|^gpu\$" --parallel "$(nproc)"
 tests release alone --label-regex "$alone"
+skipped=()
+if has_gpu; then
+  tests release gpu --label-regex '^gpu$'
+else
+  say "gpu tests: skipped, no device"
+  skipped+=(--skipped "gpu tests: no device")
+fi
 
 if ! $quick; then
   for preset in asan tsan; do
@@ -61,5 +74,5 @@ if ! $quick; then
 fi
 
 say "all stages after $SECONDS s"
-python3 scripts/summary.py "${reports[@]}" || failed=true
+python3 scripts/summary.py "${skipped[@]}" "${reports[@]}" || failed=true
 ! $failed

@@ -5,6 +5,10 @@
  *   kolorun -np 4 digits        four ranks
  *   digits --shards 4           the same training in one process, without kolo: equal weights
  *
+ * With --device kolo's tensors are in the memory of a GPU. The model is computed on the host all
+ * the same, so they are copied there and back, on one stream, which waits for kolo as the host
+ * would.
+ *
  * Steps: (1) broadcast the initial weights; per batch: (2) gradients of this rank's shard, each
  * submitted at once; (3) wait for each sum and step its weights; per epoch: (4) add up loss and
  * correct answers. */
@@ -17,6 +21,7 @@
 #include <time.h>
 
 #include "dataset.h"
+#include "device.h"
 #include "mlp.h"
 #include "random.h"
 #include "settings.h"
@@ -31,7 +36,9 @@ struct trainer {
   struct mlp model;
   struct tensors velocity;
   struct tensors gradients[kMaxShards]; /* the first holds this rank's, then the sum */
-  size_t* order;                        /* places of the training images, shuffled every epoch */
+  float* device_weights[kTensors];      /* with --device; else NULL */
+  float* device_gradients[kTensors];
+  size_t* order; /* places of the training images, shuffled every epoch */
   uint64_t shuffle_state;
 
   kolo_context* kolo; /* NULL with --shards */
@@ -73,6 +80,29 @@ static void submit_gradient(void* user, int tensor) {
                          KOLO_SUM, &options, &t->requests[tensor]));
 }
 
+/* The same with --device: the gradient is copied there, and kolo reads it after the copy. */
+static void submit_device_gradient(void* user, int tensor) {
+  struct trainer* t = user;
+  const size_t count = t->gradients[0].count[tensor];
+  float* gradient = t->device_gradients[tensor];
+  device_put(gradient, t->gradients[0].data[tensor], count);
+  kolo_options options = KOLO_OPTIONS_INIT;
+  options.name = mlp_tensor_name(tensor);
+  options.stream = device_stream();
+  require(kolo_allreduce(t->kolo, gradient, gradient, count, KOLO_FLOAT32, KOLO_SUM, &options,
+                         &t->requests[tensor]));
+}
+
+/* The sums go back to the host: the stream waits for each, and the host once, for all of them. */
+static void fetch_gradients(struct trainer* t) {
+  for (int tensor = kTensors - 1; tensor >= 0; tensor--) {
+    const size_t count = t->gradients[0].count[tensor];
+    require(kolo_stream_wait(t->kolo, t->requests[tensor], device_stream(), KOLO_FOREVER));
+    device_get(t->gradients[0].data[tensor], t->device_gradients[tensor], count);
+  }
+  device_wait();
+}
+
 /* Stochastic gradient descent with momentum, on one tensor. */
 static void update_weights(struct trainer* t, int tensor) {
   float* weights = t->model.weights.data[tensor];
@@ -82,6 +112,7 @@ static void update_weights(struct trainer* t, int tensor) {
     velocity[i] = kMomentum * velocity[i] + gradient[i];
     weights[i] -= kLearningRate * velocity[i];
   }
+  if (t->settings.device) device_put(t->device_weights[tensor], weights, t->velocity.count[tensor]);
 }
 
 /* The gradients are means over the whole batch because every shard scales its own by 1 / batch: the
@@ -89,13 +120,19 @@ static void update_weights(struct trainer* t, int tensor) {
 static void step(struct trainer* t, const size_t* batch) {
   const double start_s = now_s();
   const size_t count = t->settings.batch / t->ranks;
+  const gradient_ready submit = t->settings.device ? submit_device_gradient : submit_gradient;
   if (t->settings.shards > 0) {
     t->loss += shards_gradients(&t->model, &t->data.train, batch, t->settings.batch, t->gradients,
                                 t->settings.shards);
   } else {
     t->loss += mlp_gradients(&t->model, &t->data.train, batch + t->rank * count, count,
                              1.0f / (float)t->settings.batch, &t->gradients[0],
-                             t->settings.all_reduce ? submit_gradient : NULL, t);
+                             t->settings.all_reduce ? submit : NULL, t);
+  }
+  if (t->settings.device && t->settings.all_reduce) {
+    const double wait_start_s = now_s();
+    fetch_gradients(t);
+    t->wait_s += now_s() - wait_start_s;
   }
   for (int tensor = kTensors - 1; tensor >= 0; tensor--) {
     if (t->requests[tensor] != KOLO_REQUEST_NULL) {
@@ -154,6 +191,27 @@ static void join(struct trainer* t) {
   require(kolo_init(NULL, &t->kolo));
   t->rank = (size_t)kolo_rank(t->kolo);
   t->ranks = (size_t)kolo_size(t->kolo);
+  if (t->settings.device) device_open(kolo_local_rank(t->kolo));
+}
+
+/* All ranks get rank 0's weights. */
+static void broadcast_weights(struct trainer* t) {
+  for (int i = 0; i < kTensors; i++) {
+    float* weights = t->model.weights.data[i];
+    const size_t count = t->model.weights.count[i];
+    kolo_options options = KOLO_OPTIONS_INIT;
+    if (t->settings.device) {
+      t->device_weights[i] = device_alloc(count);
+      t->device_gradients[i] = device_alloc(count);
+      device_put(t->device_weights[i], weights, count);
+      options.stream = device_stream(); /* with a stream the call returns before it is done, */
+    }
+    void* buffer = t->settings.device ? t->device_weights[i] : weights;
+    require(
+        kolo_broadcast(t->kolo, buffer, buffer, count, KOLO_FLOAT32, /*root=*/0, &options, NULL));
+    if (t->settings.device) device_get(weights, buffer, count); /* and the stream waits for it */
+  }
+  if (t->settings.device) device_wait();
 }
 
 static void create_model(struct trainer* t) {
@@ -167,11 +225,7 @@ static void create_model(struct trainer* t) {
   require_memory(t->order == NULL ? -1 : 0);
   for (size_t i = 0; i < t->data.train.count; i++) t->order[i] = i;
   t->shuffle_state = t->settings.seed;
-  for (int i = 0; i < kTensors && t->kolo != NULL; i++) {
-    float* weights = t->model.weights.data[i];
-    require(kolo_broadcast(t->kolo, weights, weights, t->model.weights.count[i], KOLO_FLOAT32,
-                           /*root=*/0, NULL, NULL));
-  }
+  if (t->kolo != NULL) broadcast_weights(t);
 }
 
 static int check_split(const struct trainer* t) {
@@ -189,16 +243,21 @@ static void greet(const struct trainer* t) {
   for (int i = 0; i < kTensors; i++) parameters += t->velocity.count[i];
   printf("digits: %zu images to train on, %zu to test; %zu parameters in %d tensors\n",
          t->data.train.count, t->data.test.count, parameters, kTensors);
-  printf("digits: %zu %s, %zu images a step, %zu each%s\n", t->ranks,
+  printf("digits: %zu %s, %zu images a step, %zu each%s%s\n", t->ranks,
          t->settings.shards > 0 ? "shards in one process"
          : t->ranks == 1        ? "rank"
                                 : "ranks",
          t->settings.batch, t->settings.batch / t->ranks,
+         t->settings.device ? ", weights and gradients on devices" : "",
          t->settings.all_reduce ? "" : "; WITHOUT all-reduce: every rank for itself");
 }
 
 /* Prints the weights' hash; -1 if the ranks have drifted apart. */
 static int compare_weights(struct trainer* t) {
+  for (int i = 0; i < kTensors && t->settings.device; i++) { /* those of the device are the ones */
+    device_get(t->model.weights.data[i], t->device_weights[i], t->model.weights.count[i]);
+  }
+  if (t->settings.device) device_wait();
   const uint64_t hash = mlp_hash(&t->model);
   uint64_t least = hash;
   uint64_t most = hash;
@@ -216,6 +275,11 @@ static int compare_weights(struct trainer* t) {
 }
 
 static void free_trainer(struct trainer* t) {
+  for (int i = 0; i < kTensors && t->settings.device; i++) {
+    device_free(t->device_weights[i]);
+    device_free(t->device_gradients[i]);
+  }
+  if (t->settings.device) device_close();
   for (size_t i = 0; i < kMaxShards; i++) tensors_free(&t->gradients[i]);
   tensors_free(&t->velocity);
   mlp_free(&t->model);

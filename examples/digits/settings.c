@@ -19,6 +19,8 @@ static const char kHelp[] =
     "  --shards K         play K ranks in this one process, with plain loops and without kolo;\n"
     "                     the weights are those of kolorun -np K, bit for bit\n"
     "  --no-allreduce     leave the gradients unreduced, to see that it matters\n"
+    "  --device           weights and gradients in the memory of a GPU (digits_gpu only); the\n"
+    "                     model itself is computed on the host all the same\n"
     "  --help             this text\n";
 
 static int parse_number(const char* option, const char* text, unsigned long long max,
@@ -36,11 +38,15 @@ static int check(const struct settings* settings) {
     fprintf(stderr, "digits: --hidden, --batch and --epochs must be at least 1\n");
     return -1;
   }
+  if (settings->device && settings->shards > 0) {
+    fprintf(stderr, "digits: --device is for kolo's ranks, and --shards goes without kolo\n");
+    return -1;
+  }
   return 0;
 }
 
 int settings_parse(int argc, char** argv, struct settings* settings, int* exit_code) {
-  enum { kData, kHidden, kBatch, kEpochs, kSeed, kShards, kNoAllreduce, kHelpFlag };
+  enum { kData, kHidden, kBatch, kEpochs, kSeed, kShards, kNoAllreduce, kDevice, kHelpFlag };
   static const struct option kOptions[] = {
       {"data", required_argument, NULL, kData},
       {"hidden", required_argument, NULL, kHidden},
@@ -49,6 +55,7 @@ int settings_parse(int argc, char** argv, struct settings* settings, int* exit_c
       {"seed", required_argument, NULL, kSeed},
       {"shards", required_argument, NULL, kShards},
       {"no-allreduce", no_argument, NULL, kNoAllreduce},
+      {"device", no_argument, NULL, kDevice},
       {"help", no_argument, NULL, kHelpFlag},
       {NULL, 0, NULL, 0},
   };
@@ -76,6 +83,7 @@ int settings_parse(int argc, char** argv, struct settings* settings, int* exit_c
       case kSeed: settings->seed = value; break;
       case kShards: settings->shards = (size_t)value; break;
       case kNoAllreduce: settings->all_reduce = 0; break;
+      case kDevice: settings->device = 1; break;
       case kHelpFlag:
         fputs(kHelp, stdout);
         *exit_code = 0;

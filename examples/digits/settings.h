@@ -13,6 +13,7 @@ struct settings {
   uint64_t seed;
   size_t shards;  /* above 0: one process plays that many ranks, without kolo */
   int all_reduce; /* 0 shows what happens without: every rank trains on its own */
+  int device;     /* 1: weights and gradients are in the memory of a GPU */
 };
 
 /* 0: go on; else the process is to end with *exit_code (after --help or a mistake). */

@@ -19,6 +19,7 @@ inline constexpr Error kInsufficientDriver = 35;  // also when there is no drive
 inline constexpr Error kNoDevice = 100;
 inline constexpr Error kInvalidDevice = 101;
 inline constexpr Error kNoKernelImage = 209;
+inline constexpr Error kInvalidHandle = 400;
 inline constexpr Error kNotFound = 500;  // a name
 inline constexpr Error kNotReady = 600;
 inline constexpr Error kNotSupported = 801;
@@ -49,6 +50,9 @@ using CaptureStatus = int;
 inline constexpr CaptureStatus kCaptureNone = 0;
 inline constexpr CaptureStatus kCaptureActive = 1;
 inline constexpr CaptureStatus kCaptureInvalidated = 2;
+
+using CaptureMode = int;  // of a thread: what its calls may do to others' captures
+inline constexpr CaptureMode kCaptureModeRelaxed = 2;
 
 using MemoryType = int;
 inline constexpr MemoryType kMemoryUnregistered = 0;  // the host's own, unknown to CUDA
@@ -112,6 +116,7 @@ struct Dim3 {
   required(Error, cudaMemsetAsync,                                                                 \
            (void* pointer, int value, std::size_t bytes, StreamHandle stream))                     \
   required(Error, cudaGetLastError, ())                                                            \
+  optional(Error, cudaThreadExchangeStreamCaptureMode, (CaptureMode* mode))                        \
   optional(Error, cudaLibraryLoadData,                                                             \
            (LibraryHandle* library, const void* code, int* jit_options, void** jit_values,         \
             unsigned jit_count, int* options, void** values, unsigned count))                      \

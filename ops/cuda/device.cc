@@ -76,10 +76,12 @@ Status Device::await(const EventRef& event) {
 }
 
 Result<EventRef> Device::record() {
+  unrecorded_ = true;
   if (events_->free_count() < kFewEvents) KOLO_RETURN_IF_ERROR(events_->make(kEventsAtFirst));
   EventRef event = events_->take();
   if (!event) return resource_error("no CUDA events are left; wait for operations under way");
   KOLO_RETURN_IF_ERROR(check(runtime_.cudaEventRecord(event.handle(), stream_), "cudaEventRecord"));
+  unrecorded_ = false;
   return event;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -47,6 +48,8 @@ class Device {
   Status await(const EventRef& event);
   // An event behind all that is queued.
   Result<EventRef> record();
+  // True once after a record() that failed: what is queued is to be waited for some other way.
+  bool take_unrecorded() { return std::exchange(unrecorded_, false); }
 
  private:
   Device(const Runtime& runtime, int number)
@@ -57,6 +60,7 @@ class Device {
   int number_;
   std::string bus_id_;
   StreamHandle stream_ = nullptr;
+  bool unrecorded_ = false;
   std::unique_ptr<EventPool> events_;
   std::unique_ptr<Finisher> finisher_;
   std::unique_ptr<const Kernels> kernels_;

@@ -5,6 +5,12 @@
 
 namespace kolo::internal::cuda {
 
+void relax_capture(const Runtime& runtime) {
+  if (runtime.cudaThreadExchangeStreamCaptureMode == nullptr) return;
+  CaptureMode mode = kCaptureModeRelaxed;
+  runtime.cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 Finisher::Finisher(const Runtime& runtime, int device, std::function<void()> notify)
     : runtime_(runtime), device_(device), notify_(std::move(notify)) {
   thread_ = std::thread([this] { run(); });
@@ -27,7 +33,22 @@ void Finisher::push(Task& task) {
   changed_.notify_one();
 }
 
+// What became of it.
+Status Finisher::wait(Task& task) {
+  if (!task.done_) {  // no event could be recorded behind it
+    runtime_.cudaStreamSynchronize(task.drained_);
+    return std::exchange(task.failure_, Status::ok());
+  }
+  const Error error = runtime_.cudaEventSynchronize(task.done_.handle());
+  Status status = task.verdict();
+  if (status.is_ok())
+    status = runtime_.status_of(error, "work on device " + std::to_string(device_));
+  task.done_ = {};
+  return status;
+}
+
 void Finisher::run() {
+  relax_capture(runtime_);
   runtime_.cudaSetDevice(device_);
   while (true) {
     Task* task = nullptr;
@@ -38,11 +59,7 @@ void Finisher::run() {
       task = tasks_.front();
       tasks_.pop_front();
     }
-    const Error error = runtime_.cudaEventSynchronize(task->done_.handle());
-    Status status = task->verdict();
-    if (status.is_ok())
-      status = runtime_.status_of(error, "work on device " + std::to_string(device_));
-    task->done_ = {};
+    Status status = wait(*task);
     task->end(std::move(status));
     notify_();
   }

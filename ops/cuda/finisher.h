@@ -15,6 +15,9 @@
 
 namespace kolo::internal::cuda {
 
+// This thread's calls leave alone what other threads capture, in whatever mode.
+void relax_capture(const Functions& functions);
+
 class Finisher {
  public:
   // `notify` is called after each end. Throws std::system_error if there is no thread.
@@ -27,6 +30,7 @@ class Finisher {
 
  private:
   void run();
+  Status wait(Task& task);
 
   const Runtime& runtime_;
   int device_;

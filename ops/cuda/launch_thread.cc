@@ -73,9 +73,12 @@ void LaunchThread::poke() {
 }
 
 void LaunchThread::sleep(Nanos limit) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [&] { return poked_; });
-  poked_ = false;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [&] { return poked_; });
+    poked_ = false;
+  }
+  look();
 }
 
 void LaunchThread::stop(const std::function<void()>& last) {
@@ -126,6 +129,11 @@ void LaunchThread::launch(Task& task) {
     notify_();
     return device->finisher().push(task);
   }
+  if (Device* const device = find_unrecorded(); device != nullptr && !done) {
+    task.drained_ = device->stream();
+    task.failure_ = done.status();
+    return device->finisher().push(task);
+  }
   if (done) task.launched({});
   {
     const std::lock_guard lock(mutex_);
@@ -153,11 +161,20 @@ void LaunchThread::withdraw(void* address) {
   memory_.erase(found);
 }
 
+Device* LaunchThread::find_unrecorded() {
+  for (auto& [number, device] : devices_) {
+    if (device->take_unrecorded()) return device.get();
+  }
+  return nullptr;
+}
+
+// From the end, as one may leave while it is looked at.
 void LaunchThread::look() {
-  for (std::size_t i = 0; i < watched_.size(); ++i) watched_[i]->look();
+  for (std::size_t i = watched_.size(); i > 0; --i) watched_[i - 1]->look();
 }
 
 void LaunchThread::run() {
+  relax_capture(runtime_);
   while (true) {
     Task* task = nullptr;
     {

@@ -71,7 +71,7 @@ class LaunchThread {
   // Memory that all Watched ones are to know; and before it is freed, that it goes.
   void announce(const DeviceMemory& memory);
   void withdraw(void* address);
-  // Sleeps, at most `limit`, or until poke().
+  // Sleeps, at most `limit`, or until poke(); then looks at all that is watched.
   void sleep(Nanos limit);
   [[nodiscard]] const Runtime& runtime() const { return runtime_; }
 
@@ -82,6 +82,8 @@ class LaunchThread {
   Status start();
   void run();
   void launch(Task& task);
+  // Where a task has left work behind which no event could be recorded.
+  Device* find_unrecorded();
   void look();
 
   const Runtime& runtime_;

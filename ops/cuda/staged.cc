@@ -69,10 +69,11 @@ void StagedOperation::step() {
   if (reduced_ < brought_) {
     Buffer& buffer = *buffers_[reduced_ % 2];
     if (!buffer.in.is_idle()) return idle();
-    return reduce(buffer);
+    if (!has_failed()) reduce(buffer);  // it may have, since it was asked above
+    return;
   }
-  if (all_cut_ && !is_busy()) return complete();
-  idle();
+  if (!all_cut_ || is_busy()) return idle();
+  if (!has_failed()) complete();
 }
 
 bool StagedOperation::has_failed() {

@@ -31,8 +31,8 @@ class Task {
   [[nodiscard]] const Status& status() const { return status_; }  // of an ended task
 
  protected:
-  // On the launch thread: queues the work on a stream of the device. Returns the event behind it;
-  // none, if there is nothing to wait for.
+  // On the launch thread: queues the work on a stream of the device. Returns the event behind it,
+  // of Device::record(); none, if there is nothing to wait for.
   virtual Result<EventRef> launch() = 0;
   // Right after that, before anybody hears of it. `done`: may be none.
   virtual void launched(const EventRef& /*done*/) {}
@@ -51,6 +51,8 @@ class Task {
 
   std::atomic<Phase> phase_{Phase::kIdle};
   EventRef done_;
+  StreamHandle drained_ = nullptr;  // to be waited for where there is no event
+  Status failure_;                  // and with what it ends then
   Status status_;
 };
 

@@ -16,7 +16,7 @@ bool may_be_of_a_peer(Error error) { return error == kRemoteError || error == kS
 
 }  // namespace
 
-Communicator::~Communicator() {
+void Communicator::close() {
   if (handle_ == nullptr) return;
   if (!doomed().is_ok()) {
     break_off();
@@ -24,8 +24,8 @@ Communicator::~Communicator() {
   }
   unwatch();
   Error error = library_.ncclCommFinalize(handle_);
-  const Nanos deadline = clock_.now() + limits_.to_settle;
-  while (error == kInProgress && clock_.now() < deadline) {
+  const Nanos deadline = clock_.now() + limits_.to_close;
+  while (error == kInProgress && clock_.now() < deadline && doomed().is_ok()) {
     thread_.sleep(kShortestPause);
     if (library_.ncclCommGetAsyncError(handle_, &error) != kSuccess) break;
   }
@@ -92,12 +92,20 @@ Status Communicator::settle(Error error, const char* call) {
       return doomed();
     }
     thread_.sleep(pause);
+    KOLO_RETURN_IF_ERROR(doomed());
     pause = std::min(2 * pause, kLongestPause);
     const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
     if (asked != kSuccess) error = asked;
   }
   if (error == kSuccess) return doomed();
+  wait_for_news(error);
   return fail(error, call);
+}
+
+void Communicator::wait_for_news(Error error) {
+  if (!may_be_of_a_peer(error)) return;
+  const Nanos end = clock_.now() + limits_.grace;
+  while (doomed().is_ok() && clock_.now() < end) thread_.sleep(kLongestPause);
 }
 
 void Communicator::doom(Status why) {

@@ -5,7 +5,8 @@
 // cause of doom() stays, and the launch thread aborts, once, which also ends what is stuck on the
 // device. A communicator that is not given up is destroyed in order.
 //
-// Threads: doom() and doomed() on any; the rest, destructor included, on the launch thread.
+// Threads: doom() and doomed() on any; the rest, destructor included, on the launch thread. One
+// that is closed may be destroyed anywhere.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,7 @@ class Communicator final : public cuda::Watched {
   struct Limits {
     Nanos to_open{0};    // for all ranks to come
     Nanos to_settle{0};  // for a call that is in progress, e.g. the first one, which connects
+    Nanos to_close{0};   // for what the ranks still do together at the end
     Nanos grace{0};      // before an error is believed that another rank's end may explain better
   };
 
@@ -32,7 +34,9 @@ class Communicator final : public cuda::Watched {
   Communicator(const Library& library, cuda::LaunchThread& thread, const Clock& clock,
                const Limits& limits, int device)
       : library_(library), thread_(thread), clock_(clock), limits_(limits), device_(device) {}
-  ~Communicator() override;
+  ~Communicator() override { close(); }
+  // Ends it: in order, or by aborting where it is given up, or becomes so meanwhile.
+  void close();
 
   // Meets the others; the device is current. On error the communicator is doomed with it:
   // TIMED_OUT, NCCL_ERROR, or what it was doomed with meanwhile.
@@ -61,6 +65,8 @@ class Communicator final : public cuda::Watched {
   void unwatch();
   void break_off();
   Status fail(Error error, const char* call);
+  // Leaves a cause that is another rank's end the time to be told.
+  void wait_for_news(Error error);
 
   const Library& library_;
   cuda::LaunchThread& thread_;

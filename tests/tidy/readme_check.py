@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Keeps the README true: its commands exist or run, its code is the examples', its options are all.
+Listings in docs/ that say where they are from are compared as well.
 
 usage: readme_check.py [--kolorun-folder build/release/bin]
 Every line of a ```sh block must be of a kind that is listed in KINDS below. Commands of programs
@@ -20,9 +21,9 @@ BIN = "build/release/bin/"
 TIMEOUT_S = 60
 
 
-def blocks(language):
+def blocks(language, text=README):
     pattern = rf"(?:<!-- from (\S+) -->\n)?```{language}\n(.*?)```"
-    return re.findall(pattern, README, re.DOTALL)
+    return re.findall(pattern, text, re.DOTALL)
 
 
 def check_script(words, _folder):
@@ -113,9 +114,10 @@ def check_commands(folder):
 
 
 def check_listings():
-    for source, block in blocks("c"):
-        if source and block not in (ROOT / source).read_text(encoding="utf-8"):
-            yield f"README: a listing differs from {source}, which it says it is from"
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for source, block in blocks("c", page.read_text(encoding="utf-8")):
+            if source and block not in (ROOT / source).read_text(encoding="utf-8"):
+                yield f"{page.name}: a listing differs from {source}, which it says it is from"
 
 
 def check_options():

@@ -1,0 +1,131 @@
+// A rank in a process of its own, for faults: three threads reduce tensors, each with its own way
+// of waiting, until something ends them or they have done their rounds; and say with what, and
+// when.
+//
+//   rounds=N          of each thread
+//   abort=MS          kolo_abort() that long after the first operation
+//   leave=MS          kolo_shutdown() that long after it, with whatever is under way
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "tests/gpu/fakes.h"
+
+namespace {
+
+using gpu_test::DeviceArray;
+using gpu_test::Stream;
+using Clock = std::chrono::steady_clock;
+
+struct Plan {
+  int rounds = 3;
+  int abort_ms = -1;
+  int leave_ms = -1;
+
+  Plan(int count, char** arguments) {
+    const auto number = [&](const std::string& argument, const char* name, int& value) {
+      const std::string prefix = std::string(name) + "=";
+      if (argument.rfind(prefix, 0) == 0) value = std::stoi(argument.substr(prefix.size()));
+    };
+    for (int i = 1; i < count; ++i) {
+      number(arguments[i], "rounds", rounds);
+      number(arguments[i], "abort", abort_ms);
+      number(arguments[i], "leave", leave_ms);
+    }
+  }
+};
+
+void say(const std::string& who, kolo_status status, Clock::time_point since) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
+  const std::string text = status == KOLO_OK ? "" : kolo_last_error();
+  const std::string line = "SAID " + who + " " + std::to_string(status) + " after " +
+                           std::to_string(ms.count()) + " ms " + text + "\n";
+  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return;
+}
+
+class Actor {
+ public:
+  Actor(kolo_context* context, int device) : context_(context), device_(device) {}
+
+  void act(const Plan& plan) {
+    const DeviceArray<float> data(device_, 1000);
+    if (!report("first", sum("first", data, nullptr, nullptr))) return;
+    const Stream streams[] = {Stream(device_), Stream(device_), Stream(device_)};
+    const DeviceArray<float> tensors[] = {{device_, 1000}, {device_, 2000}, {device_, 3000}};
+    std::array<std::thread, 3> threads;
+    for (std::size_t i = 0; i < 3; ++i) {
+      threads[i] = std::thread([&, i] { run(plan, i, tensors[i], streams[i].get()); });
+    }
+    if (plan.abort_ms >= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(plan.abort_ms));
+      kolo_abort(context_, "the test's own");
+    }
+    if (plan.leave_ms >= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(plan.leave_ms));
+      report("leave", kolo_shutdown(context_));
+    }
+    for (std::thread& thread : threads) thread.join();
+    report("shutdown", kolo_shutdown(context_));
+  }
+
+ private:
+  bool report(const char* who, kolo_status status) {
+    say(who, status, begin_);
+    return status == KOLO_OK;
+  }
+
+  kolo_status sum(const std::string& name, const DeviceArray<float>& data,
+                  gpu_test::cuda::StreamHandle stream, kolo_request* request) {
+    kolo_options options = KOLO_OPTIONS_INIT;
+    options.name = name.c_str();
+    options.stream = stream;
+    return kolo_allreduce(context_, data.get(), data.get(), data.count(), KOLO_FLOAT32, KOLO_SUM,
+                          &options, request);
+  }
+
+  kolo_status once(std::size_t way, const std::string& name, const DeviceArray<float>& data,
+                   gpu_test::cuda::StreamHandle stream) {
+    if (way == 0) return sum(name, data, nullptr, nullptr);
+    kolo_request request = KOLO_REQUEST_NULL;
+    kolo_status status = sum(name, data, stream, &request);
+    if (status == KOLO_OK && way == 2) {
+      status = kolo_stream_wait(context_, request, stream, KOLO_FOREVER);
+    }
+    const kolo_status waited = kolo_wait(context_, &request, KOLO_FOREVER);
+    return status == KOLO_OK ? waited : status;
+  }
+
+  void run(const Plan& plan, std::size_t way, const DeviceArray<float>& data,
+           gpu_test::cuda::StreamHandle stream) {
+    static constexpr const char* kWays[] = {"block", "wait", "stream"};
+    gpu_test::runtime()->cudaSetDevice(device_);
+    kolo_status status = KOLO_OK;
+    for (int round = 0; round < plan.rounds && status == KOLO_OK; ++round) {
+      status = once(way, kWays[way], data, stream);
+    }
+    report(kWays[way], status);
+  }
+
+  kolo_context* context_;
+  int device_;
+  Clock::time_point begin_ = Clock::now();
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const Plan plan(count, arguments);
+  kolo_context* context = nullptr;
+  const auto begin = Clock::now();
+  const kolo_status status = kolo_init(nullptr, &context);
+  if (status != KOLO_OK) {
+    say("init", status, begin);
+    return 1;
+  }
+  Actor(context, 0).act(plan);
+  kolo_shutdown(context);
+  return 0;  // on a broken device giving back fails
+}
