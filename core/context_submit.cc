@@ -40,6 +40,7 @@ void JobContext::expect_launches(RequestState& request) {
   const auto on_devices =
       std::count_if(request.buffers.begin(), request.buffers.end(),
                     [](const TensorBuffers& buffers) { return buffers.device != kHostMemory; });
+  request.in_line = 0;
   request.launched.clear();
   request.unlaunched.store(static_cast<std::size_t>(on_devices), std::memory_order_relaxed);
 }

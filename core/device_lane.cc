@@ -53,8 +53,9 @@ class DeviceLane::Stop {
   cuda::StagedOperation staged;
 };
 
-DeviceLane::DeviceLane(const Options& options, Gpus& gpus, const Clock& clock, Logger& logger)
-    : options_(options), gpus_(gpus), clock_(clock), logger_(logger) {}
+DeviceLane::DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, const Clock& clock,
+                       Logger& logger)
+    : options_(options), gpus_(gpus), units_(units), clock_(clock), logger_(logger) {}
 
 DeviceLane::~DeviceLane() = default;
 
@@ -104,9 +105,12 @@ Operation* DeviceLane::begin(StopPtr& stop, Collectives& collectives, std::uint3
   stop->collectives = &collectives;
   stop->sequence = sequence;
   stop->place = nullptr;
-  if (const char* why = why_staged(ordered)) return stage(*stop, ordered, why);
+  if (const char* why = why_staged(ordered)) {
+    tell(ordered, why, true);
+    return stage(*stop, ordered);
+  }
   DeviceRoad& road = road_of(ordered);
-  if (road.state == DeviceRoad::State::kStaged) return stage(*stop, ordered, road.why_staged);
+  if (road.state == DeviceRoad::State::kStaged) return stage(*stop, ordered);
   Place& place = append(ordered, road);
   stop->place = &place;
   if (road.state == DeviceRoad::State::kNccl) {
@@ -133,7 +137,8 @@ Operation* DeviceLane::go_on(Stop& stop, OrderedOperation& ordered) {
     return nullptr;
   }
   place.state = Place::State::kGone;
-  return stage(stop, ordered, place.road->why_staged);
+  tell(ordered, place.road->why_staged, !options_.rank.by_nccl);
+  return stage(stop, ordered);
 }
 
 void DeviceLane::forget(const StopPtr& stop) {
@@ -159,11 +164,19 @@ void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
   road.state = DeviceRoad::State::kNccl;
 }
 
-Operation* DeviceLane::stage(Stop& stop, OrderedOperation& ordered, const std::string& why) {
-  if (own_device(ordered) != kHostMemory && said_.insert(why).second) {
-    logger_.info(unit_text(*ordered.tensors.front().request->unit) +
-                 " goes through host memory, and others like it: " + why);
+// What a user would not expect is a warning.
+void DeviceLane::tell(const OrderedOperation& ordered, const std::string& why, bool is_expected) {
+  if (own_device(ordered) == kHostMemory || !said_.insert(why).second) return;
+  const std::string text = unit_text(*ordered.tensors.front().request->unit) +
+                           " goes through host memory, and others like it: " + why;
+  if (is_expected) {
+    logger_.info(text);
+  } else {
+    logger_.warning(text);
   }
+}
+
+Operation* DeviceLane::stage(Stop& stop, OrderedOperation& ordered) {
   fill(stop.staged.call(), ordered, options_.whole);
   if (own_device(ordered) != kHostMemory) stop.staged.call().thread = &gpus_.thread();
   stop.what = Stop::What::kStaged;
@@ -197,6 +210,10 @@ void DeviceLane::take(Place& place, OrderedOperation& ordered) {
   Launch& launch = *place.launch;
   fill(launch.collective(), ordered);
   launch.prepare(*place.road->communicator, place.road->device, place.road->packs);
+  for (const auto& tensor : ordered.tensors) {
+    RequestState& request = *tensor.request;
+    if (++request.in_line == request.unit->tensors.size()) units_.free_name(request);
+  }
   std::swap(launch.ordered, ordered);
   ordered.tensors.clear();
   place.state = Place::State::kReady;

@@ -7,6 +7,7 @@
 //   2. By NCCL: the operation leaves its stream for this lane's line, and is launched in the order
 //      in which operations came, whatever their sets and communicators: two ranks never launch the
 //      same two operations in different orders. The line moves on without waiting for the device.
+//      With its place in the line an operation's name is free: its next one follows it.
 //   3. Staged: it stays on its stream, as any operation of tensors in host memory.
 //
 // A communicator that has broken, or whose set has lost a rank, is given up; operations end when
@@ -31,6 +32,7 @@
 #include "core/device_road.h"
 #include "core/gpus.h"
 #include "core/operation_starter.h"
+#include "core/unit_table.h"
 #include "ops/cuda/staged.h"
 #include "ops/nccl/collective_task.h"
 
@@ -46,7 +48,8 @@ class DeviceLane {
   };
 
   // All outlive this, but the GPUs' threads, which end first.
-  DeviceLane(const Options& options, Gpus& gpus, const Clock& clock, Logger& logger);
+  DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, const Clock& clock,
+             Logger& logger);
   ~DeviceLane();
 
   // What a stream of the executor holds for operations on devices.
@@ -112,7 +115,8 @@ class DeviceLane {
   [[nodiscard]] const char* why_staged(const OrderedOperation& ordered) const;
   DeviceRoad& road_of(const OrderedOperation& ordered);
   Place& append(const OrderedOperation& ordered, DeviceRoad& road);
-  Operation* stage(Stop& stop, OrderedOperation& ordered, const std::string& why);
+  void tell(const OrderedOperation& ordered, const std::string& why, bool is_expected);
+  Operation* stage(Stop& stop, OrderedOperation& ordered);
   void take(Place& place, OrderedOperation& ordered);
   void decide(Stop& stop, const OrderedOperation& ordered);
   bool post_ready();
@@ -122,6 +126,7 @@ class DeviceLane {
 
   Options options_;
   Gpus& gpus_;
+  UnitTable& units_;
   const Clock& clock_;
   Logger& logger_;
   std::map<Key, std::unique_ptr<DeviceRoad>, KeyLess> roads_;

@@ -61,8 +61,10 @@ struct RequestState {
   Nanos timeout = kNever;
   Nanos deadline = kNever;
   bool persistent = false;
-  std::size_t tensors_left = 0;  // not yet executed
-  UnitEntry* entry = nullptr;    // the unit table's, while it is under way
+  std::size_t tensors_left = 0;      // not yet executed
+  UnitEntry* entry = nullptr;        // the unit table's, while it is under way and has its name
+  bool counts_without_name = false;  // it is under way, and its name is free: the unit table's
+  std::size_t in_line = 0;           // tensors that wait for their device, or are there
   Status status;
   std::atomic<Phase> phase{Phase::kIdle};
 
@@ -171,6 +173,7 @@ class RequestPool {
     state.output_count = 0;
     state.output_counts.clear();
     state.callbacks.clear();
+    state.in_line = 0;
     state.unlaunched.store(0, std::memory_order_relaxed);
     state.launched.clear();
     state.timeout = kNever;

@@ -169,11 +169,22 @@ bool UnitTable::refuse(const UnitKey& key) {
   return true;
 }
 
+void UnitTable::free_name(RequestState& request) {
+  const std::lock_guard lock(mutex_);
+  if (request.entry == nullptr) return;
+  if (request.deadline != kNever) std::erase(timed_, request.entry);
+  retire_name(request);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  request.counts_without_name = true;
+}
+
 void UnitTable::ended(RequestState& request) {
   const std::lock_guard lock(mutex_);
   if (request.entry != nullptr) {
     if (request.deadline != kNever) std::erase(timed_, request.entry);
     retire_name(request);
+  } else if (std::exchange(request.counts_without_name, false)) {
+    count_.fetch_sub(1, std::memory_order_relaxed);
   }
   request.phase.store(RequestState::Phase::kDone, std::memory_order_seq_cst);
 }

@@ -65,6 +65,9 @@ class UnitTable {
   Status submit(std::span<const RequestPtr> requests, std::vector<RequestPtr>& rest);
   // A submission of that name was refused. False: the name is taken by one that is under way.
   bool refuse(const UnitKey& key);
+  // The request is in a device's order: its name is free, though it still counts as under way. What
+  // comes next under that name follows it there.
+  void free_name(RequestState& request);
   // The request has ended, with its status in place: its name, if it is here, is free, and it
   // counts as done.
   void ended(RequestState& request);

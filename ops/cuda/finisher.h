@@ -16,7 +16,7 @@
 namespace kolo::internal::cuda {
 
 // This thread's calls leave alone what other threads capture, in whatever mode.
-void relax_capture(const Functions& functions);
+void relax_capture(const Runtime& runtime);
 
 class Finisher {
  public:

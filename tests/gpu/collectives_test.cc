@@ -357,6 +357,39 @@ TEST(Join, ADeviceTensorGoesOnWithoutTheRankThatHasJoined) {
   });
 }
 
+TEST(Names, AHostMayRunAheadOfItsDevice) {
+  GPU_OR_SKIP();
+  on_ranks(kRanks, [](kolo::Context& context) {
+    const int device = device_of(context);
+    const Stream stream(device);
+    constexpr int kTimes = 30;
+    double expected = 1;
+    for (int i = 0; i < kTimes; ++i) expected *= kRanks;
+    kolo_options options = KOLO_OPTIONS_INIT;
+    options.stream = stream.get();
+    DeviceArray<double> like_nccl(device, std::vector<double>(100, 1.0));
+    options.name = "called";
+    for (int i = 0; i < kTimes; ++i) {
+      must(kolo_allreduce(context.handle(), like_nccl.get(), like_nccl.get(), 100, KOLO_FLOAT64,
+                          KOLO_SUM, &options, nullptr));
+    }
+    EXPECT_EQ(like_nccl.read(stream.get()), std::vector<double>(100, expected));
+
+    DeviceArray<double> requested(device, std::vector<double>(100, 1.0));
+    for (int i = 0; i < kTimes; ++i) {
+      kolo_request request = KOLO_REQUEST_NULL;
+      must(kolo_group_begin(context.handle(), "G"));
+      options.name = "member";
+      must(kolo_allreduce(context.handle(), requested.get(), requested.get(), 100, KOLO_FLOAT64,
+                          KOLO_SUM, &options, nullptr));
+      must(kolo_group_end(context.handle(), &request));
+      must(kolo_stream_wait(context.handle(), request, stream.get(), KOLO_FOREVER));
+      must(kolo_request_free(context.handle(), &request));
+    }
+    EXPECT_EQ(requested.read(stream.get()), std::vector<double>(100, expected));
+  });
+}
+
 TEST(Memory, OfTheDeviceFromTheContext) {
   GPU_OR_SKIP();
   on_ranks(kRanks, [](kolo::Context& context) {

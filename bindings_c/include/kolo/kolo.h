@@ -439,9 +439,10 @@ KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
  *     makes that stream wait for it, as NCCL's own calls do. With NULL for both it blocks until the
  *     result is there.
  * An operation is launched when all ranks have submitted it, so nothing sits on the device waiting
- * for a late rank. Apart from the kind of a pointer, the event, and a stream's wait, which are
- * asked of CUDA in the call, kolo's own thread does all of it: the caller's current device stays as
- * it is.
+ * for a late rank. Once it is launched its name is free, and what comes next under that name
+ * follows it: a host may run ahead of its device. Apart from the kind of a pointer, the event, and
+ * a stream's wait, which are asked of CUDA in the call, kolo's own thread does all of it: the
+ * caller's current device stays as it is.
  *
  * By NCCL where that can do it. Else through pinned host memory, over the roads of the CPUs:
  * without NCCL, for two ranks on one GPU, when some ranks have the tensor in host memory or have
