@@ -208,8 +208,9 @@ TEST_P(CaptureElsewhere, IsNotSpoilt) {
     if (context.rank() == 0) check(fakes().begin_capture(captured.get(), kGlobal), "begin");
     context.barrier(kolo::Options().name("begun"));
     for (int round = 0; round < 3; ++round) {
-      must(sum(context, "small", small, stream.get(), nullptr));
-      must(sum(context, "large", large, stream.get(), nullptr));
+      const std::string number = std::to_string(round);
+      must(sum(context, "another small " + number, small, stream.get(), nullptr));
+      must(sum(context, "large " + number, large, stream.get(), nullptr));
       kolo_request request = KOLO_REQUEST_NULL;
       must(sum(context, "small", small, stream.get(), &request));
       must(kolo_wait(context.handle(), &request, KOLO_FOREVER));
