@@ -117,6 +117,12 @@ TEST(Stuck, AKilledRankIsALostPeer) {
   }
 }
 
+TEST(Stuck, AKilledRankIsALostPeerWhereAllIsStaged) {
+  const RankPlan plan{{"KOLO_CUDA=staged"}, {"rounds=1000000"}};
+  const Job job(Plans{plan, plan, plan}, 1, 800);
+  for (const std::size_t rank : {0, 2}) job.expect(rank, {KOLO_PEER_LOST}, kSoon, "rank 1");
+}
+
 TEST(Stuck, ARankThatIsKilledWhileOthersMeetIt) {
   const Job job(Plans{{{}, {}}, {{fault("ncclCommInitRankConfig:1:hang")}, {}}, {{}, {}}}, 1, 800);
   for (const std::size_t rank : {0, 2}) job.expect_first(rank, {KOLO_PEER_LOST}, 2500);
