@@ -63,31 +63,38 @@ if [ -n "$json" ]; then common+=(--json "$json"); fi
 if $fakes; then common+=(--smoke); fi
 done_parts=0 failed=false notes=()
 
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+
 # part TITLE COMMAND...: runs a part. Code 77 is a device or kernels that are not there.
 part() {
-  local title="$1" code=0
+  local title="$1" code=0 why
   shift
   say "$title"
-  timeout --kill-after=10 "$limit" "$@" || code=$?
+  timeout --kill-after=10 "$limit" "$@" 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
+  why="$(grep -m 1 -E '^(no GPU|no kernels|error): ' "$log" || true)"
   case "$code" in
     0) done_parts=$((done_parts + 1)) ;;
-    77) notes+=("$title: could not run: no device, or no kernels (see above)") ;;
-    3) notes+=("$title: FAILED: wrong numbers (see above)") && failed=true ;;
+    77) notes+=("$title: could not run: $why") ;;
+    3) notes+=("$title: FAILED: wrong numbers, see above") && failed=true ;;
     124 | 137) notes+=("$title: FAILED: not done after $limit s") && failed=true ;;
-    *) notes+=("$title: FAILED: code $code") && failed=true ;;
+    *) notes+=("$title: FAILED: code $code; $why") && failed=true ;;
   esac
-  return 0
+  while read -r why; do
+    notes+=("$title: could not run: ${why#\# NOT RUN: }")
+  done < <(grep '^# NOT RUN: ' "$log" || true)
 }
 
 # try TITLE COMMAND...: the same for what a library may refuse, which is no failure.
 try() {
-  local before="$failed" last
+  local before="$failed" at=${#notes[@]}
+  failed=false
   part "$@"
-  last=$((${#notes[@]} - 1))
-  if [ "$failed" != "$before" ] && ! $fakes && [[ "${notes[last]}" != *"wrong numbers"* ]]; then
-    failed="$before"
-    notes[last]="${notes[last]/FAILED/could not run}; the libraries' words are above"
+  if $failed && ! $fakes && [[ "${notes[at]}" != *"wrong numbers"* ]]; then
+    failed=false
+    notes[at]="${notes[at]/FAILED/could not run}"
   fi
+  if $before; then failed=true; fi
 }
 
 skip() { notes+=("$1: could not run: $2"); }

@@ -160,6 +160,7 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
     break_off();
     return fresh.open(id, size, rank);
   }
+  unwatch();  // nobody else ends it meanwhile
   std::vector<int> excluded(gone.begin(), gone.end());
   CommConfig config;
   config.blocking = 0;

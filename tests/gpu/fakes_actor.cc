@@ -5,12 +5,15 @@
 //   rounds=N          of each thread
 //   abort=MS          kolo_abort() that long after the first operation
 //   leave=MS          kolo_shutdown() that long after it, with whatever is under way
+//   late=MS           kolo_shutdown() that long after all is done
+//   host              instead: tensors in host memory, and what asks for a device
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/gpu/fakes.h"
 
@@ -24,6 +27,8 @@ struct Plan {
   int rounds = 3;
   int abort_ms = -1;
   int leave_ms = -1;
+  int late_ms = 0;
+  bool on_host = false;
 
   Plan(int count, char** arguments) {
     const auto number = [&](const std::string& argument, const char* name, int& value) {
@@ -31,9 +36,11 @@ struct Plan {
       if (argument.rfind(prefix, 0) == 0) value = std::stoi(argument.substr(prefix.size()));
     };
     for (int i = 1; i < count; ++i) {
+      on_host = on_host || std::string(arguments[i]) == "host";
       number(arguments[i], "rounds", rounds);
       number(arguments[i], "abort", abort_ms);
       number(arguments[i], "leave", leave_ms);
+      number(arguments[i], "late", late_ms);
     }
   }
 };
@@ -68,6 +75,25 @@ class Actor {
       report("leave", kolo_shutdown(context_));
     }
     for (std::thread& thread : threads) thread.join();
+    std::this_thread::sleep_for(std::chrono::milliseconds(plan.late_ms));
+    report("shutdown", kolo_shutdown(context_));
+  }
+
+  // Where there is no device.
+  void ask() {
+    std::vector<float> values(100, 1.0F);
+    const auto sum_of = [&](const char* name, std::int32_t device) {
+      kolo_options options = KOLO_OPTIONS_INIT;
+      options.name = name;
+      options.device = device;
+      return kolo_allreduce(context_, values.data(), values.data(), values.size(), KOLO_FLOAT32,
+                            KOLO_SUM, &options, nullptr);
+    };
+    report("before", sum_of("before", KOLO_DEVICE_AUTO));
+    report("device", sum_of("device", 0));
+    void* memory = nullptr;
+    report("memory", kolo_alloc_device(context_, 0, 1000, &memory));
+    report("after", sum_of("after", KOLO_DEVICE_HOST));
     report("shutdown", kolo_shutdown(context_));
   }
 
@@ -125,7 +151,8 @@ int main(int count, char** arguments) {
     say("init", status, begin);
     return 1;
   }
-  Actor(context, 0).act(plan);
+  Actor actor(context, 0);
+  plan.on_host ? actor.ask() : actor.act(plan);
   kolo_shutdown(context);
   return 0;  // on a broken device giving back fails
 }

@@ -1,137 +1,11 @@
 // Whatever goes wrong with a GPU, whoever waits is told in bounded time, by a typed status, and
 // nothing is left: ranks are processes with the fakes' faults, and an audit at their exit.
-#include <gmock/gmock.h>
-
-#include <chrono>
-#include <memory>
-#include <sstream>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "tests/gpu/fakes.h"
-#include "tests/unit/fakegpu/child.h"
+#include "tests/gpu/fakes_job.h"
 
 namespace gpu_test {
 namespace {
-
-struct RankPlan {
-  std::vector<std::string> variables;
-  std::vector<std::string> arguments;
-};
-
-struct Said {
-  std::string who;
-  int status = -1;
-  long ms = 0;
-  std::string text;
-};
-
-struct Outcome {
-  fakegpu::Ended ended;
-  std::vector<Said> said;
-
-  [[nodiscard]] const Said* find(const std::string& who) const {
-    for (const Said& each : said) {
-      if (each.who == who) return &each;
-    }
-    return nullptr;
-  }
-};
-
-std::vector<Said> parse(const std::string& output) {
-  std::vector<Said> all;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("SAID ", 0) != 0) continue;
-    std::istringstream words(line.substr(5));
-    Said said;
-    std::string skipped;
-    words >> said.who >> said.status >> skipped >> said.ms >> skipped;
-    std::getline(words, said.text);
-    all.push_back(said);
-  }
-  return all;
-}
-
-using Plans = std::vector<RankPlan>;
-
-class Job {
- public:
-  explicit Job(const Plans& plans, int kill = -1, int kill_after_ms = 0) {
-    const int size = static_cast<int>(plans.size());
-    const std::string secret = "a secret of sufficient length";
-    auto server = kolo::internal::RendezvousServer::start("127.0.0.1:0", size, {"faults", secret},
-                                                          std::chrono::seconds(20));
-    EXPECT_TRUE(server.is_ok()) << server.status().to_string();
-    if (!server.is_ok()) return;
-    std::vector<std::unique_ptr<fakegpu::Child>> children;
-    for (int rank = 0; rank < size; ++rank) {
-      const RankPlan& plan = plans[static_cast<std::size_t>(rank)];
-      const std::string number = std::to_string(rank);
-      std::vector<std::string> variables = plan.variables;
-      for (const std::string& variable :
-           {"KOLO_RANK=" + number, "KOLO_SIZE=" + std::to_string(size), "KOLO_LOCAL_RANK=" + number,
-            "KOLO_LOCAL_SIZE=" + std::to_string(size), std::string("KOLO_LAUNCHER=test"),
-            std::string("KOLO_JOB=faults"), "KOLO_SECRET=" + secret,
-            "KOLO_RENDEZVOUS=" + (*server)->endpoint(), "FAKEGPU_DEVICE_OFFSET=" + number,
-            std::string("FAKEGPU_DEVICES=1"), std::string("KOLO_START_TIMEOUT_MS=3000"),
-            std::string("KOLO_PEER_TIMEOUT_MS=2000")}) {
-        variables.push_back(variable);
-      }
-      children.push_back(
-          std::make_unique<fakegpu::Child>(GPU_FAKES_ACTOR, plan.arguments, variables));
-    }
-    if (kill >= 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(kill_after_ms));
-      children[static_cast<std::size_t>(kill)]->kill();
-    }
-    for (auto& child : children) {
-      Outcome outcome;
-      outcome.ended = child->wait();
-      outcome.said = parse(outcome.ended.output);
-      outcomes_.push_back(std::move(outcome));
-    }
-  }
-
-  [[nodiscard]] const Outcome& of(std::size_t rank) const { return outcomes_.at(rank); }
-
-  // That all three waiters of the rank were told one of the statuses, soon, and nothing is left.
-  void expect(std::size_t rank, const std::vector<int>& statuses, long limit_ms,
-              const std::string& text = "") const {
-    const Outcome& outcome = of(rank);
-    const std::string all = "rank " + std::to_string(rank) + " said:\n" + outcome.ended.output;
-    EXPECT_EQ(outcome.ended.exit_code, 0) << all;
-    for (const char* who : {"block", "wait", "stream"}) {
-      const Said* said = outcome.find(who);
-      ASSERT_NE(said, nullptr) << who << "; " << all;
-      EXPECT_THAT(statuses, testing::Contains(said->status)) << who << "; " << all;
-      EXPECT_LT(said->ms, limit_ms) << who << "; " << all;
-      EXPECT_THAT(said->text, testing::HasSubstr(text)) << who << "; " << all;
-    }
-  }
-  // That of another rank, whose first operation may have been good already.
-  void expect_sooner_or_later(std::size_t rank, const std::vector<int>& statuses) const {
-    const Said* said = of(rank).find("first");
-    if (said != nullptr && said->status == KOLO_OK) {
-      return expect(rank, statuses, 8000);
-    }
-    expect_first(rank, statuses, 8000);
-  }
-  // The same of the very first operation, which makes the communicator.
-  void expect_first(std::size_t rank, const std::vector<int>& statuses, long limit_ms) const {
-    const Outcome& outcome = of(rank);
-    const std::string all = "rank " + std::to_string(rank) + " said:\n" + outcome.ended.output;
-    EXPECT_EQ(outcome.ended.exit_code, 0) << all;
-    const Said* said = outcome.find("first");
-    ASSERT_NE(said, nullptr) << all;
-    EXPECT_THAT(statuses, testing::Contains(said->status)) << all;
-    EXPECT_LT(said->ms, limit_ms) << all;
-  }
-
- private:
-  std::vector<Outcome> outcomes_;
-};
 
 std::string fault(const std::string& plan) { return "FAKEGPU_FAULT=" + plan; }
 
@@ -240,6 +114,29 @@ TEST(Stuck, AKilledRankIsALostPeer) {
     for (const std::size_t rank : {0, 1}) {
       job.expect(rank, {KOLO_PEER_LOST}, kSoon, "rank 2");
     }
+  }
+}
+
+TEST(Stuck, AKilledRankIsALostPeerWhereAllIsStaged) {
+  const RankPlan plan{{"KOLO_CUDA=staged"}, {"rounds=1000000"}};
+  const Job job(Plans{plan, plan, plan}, 1, 800);
+  for (const std::size_t rank : {0, 2}) job.expect(rank, {KOLO_PEER_LOST}, kSoon, "rank 1");
+}
+
+TEST(Stuck, ARankThatIsKilledWhileOthersMeetIt) {
+  const Job job(Plans{{{}, {}}, {{fault("ncclCommInitRankConfig:1:hang")}, {}}, {{}, {}}}, 1, 800);
+  for (const std::size_t rank : {0, 2}) job.expect_first(rank, {KOLO_PEER_LOST}, 2500);
+}
+
+// Its communicators go without waiting for others that are still at work.
+TEST(Stuck, ARankThatLeavesFirst) {
+  const Job job(Plans{{{}, {}}, {{}, {"late=3000"}}});
+  for (const std::size_t rank : {0, 1}) {
+    job.expect(rank, {KOLO_OK}, kSoon);
+    const Said* said = job.of(rank).find("shutdown");
+    ASSERT_NE(said, nullptr) << job.of(rank).ended.output;
+    EXPECT_EQ(said->status, KOLO_OK) << job.of(rank).ended.output;
+    EXPECT_LT(said->ms, rank == 0 ? 2500 : 4500) << job.of(rank).ended.output;
   }
 }
 

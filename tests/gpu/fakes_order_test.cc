@@ -58,7 +58,9 @@ void hold_and_sum(kolo::Context& context, const std::string& name, cuda::StreamH
   fill(data, stream);
   kolo_request request = KOLO_REQUEST_NULL;
   must(sum(context, name, data, stream, &request));
+  const long waits = fakes().calls_of_this_thread("cudaStreamWaitEvent");
   must(kolo_stream_wait(context.handle(), request, other.get(), KOLO_FOREVER));
+  EXPECT_EQ(fakes().calls_of_this_thread("cudaStreamWaitEvent"), waits + 1) << name;
   copy(seen, data, other.get());
   EXPECT_EQ(kolo_wait(context.handle(), &request, 50), KOLO_IN_PROGRESS) << name;
   EXPECT_EQ(fakes().release(stream), 0);
@@ -208,8 +210,9 @@ TEST_P(CaptureElsewhere, IsNotSpoilt) {
     if (context.rank() == 0) check(fakes().begin_capture(captured.get(), kGlobal), "begin");
     context.barrier(kolo::Options().name("begun"));
     for (int round = 0; round < 3; ++round) {
-      must(sum(context, "small", small, stream.get(), nullptr));
-      must(sum(context, "large", large, stream.get(), nullptr));
+      const std::string number = std::to_string(round);
+      must(sum(context, "another small " + number, small, stream.get(), nullptr));
+      must(sum(context, "large " + number, large, stream.get(), nullptr));
       kolo_request request = KOLO_REQUEST_NULL;
       must(sum(context, "small", small, stream.get(), &request));
       must(kolo_wait(context.handle(), &request, KOLO_FOREVER));
