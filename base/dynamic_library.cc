@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <mutex>
 #include <utility>
 
 namespace kolo::internal {
@@ -32,6 +33,9 @@ void DynamicLibrary::close() {
 
 Result<DynamicLibrary> DynamicLibrary::open_by(const std::vector<Candidate>& candidates,
                                                int flags) {
+  // What dlopen() finds out about a library is read here, outside of its own lock.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   std::string tried;
   for (const Candidate& candidate : candidates) {
     const int loading = candidate.only_if_loaded ? RTLD_NOLOAD : 0;

@@ -1,4 +1,5 @@
 #include "tests/fakegpu/nccl/library.h"
+#include "tests/fakegpu/per_thread.h"
 
 #include <algorithm>
 #include <mutex>
@@ -38,8 +39,8 @@ NcclLibrary& nccl_library() {
 }
 
 Group& Group::of_this_thread() {
-  static thread_local Group group;
-  return group;
+  static auto* const groups = new PerThread<Group>();
+  return groups->get();
 }
 
 int Group::end() {
