@@ -34,8 +34,8 @@ Status submit(Context& context, Submission submission, const kolo_options* optio
         invalid_argument("a persistent operation needs a request to be started by; pass one"));
   }
   const bool allocates = submission.allocate;
-  const auto id = persistent ? context.prepare(std::move(submission))
-                             : context.submit(std::move(submission));
+  const auto id =
+      persistent ? context.prepare(std::move(submission)) : context.submit(std::move(submission));
   if (!id) return id.status();
   KOLO_CHECK(*id != 0 && id_of(*id) == *id);
   *request = *id | (persistent ? kPersistentBit : 0) | (allocates ? kOutputBit : 0);
