@@ -29,7 +29,9 @@ class DeviceLane::Launch final : public nccl::CollectiveTask {
   OrderedOperation ordered;
 
  private:
+  // One that has failed already is not launched: who waits for that waits for its end.
   void launched(const cuda::EventRef& done) override {
+    if (is_doomed()) return;
     for (const auto& tensor : ordered.tensors) {
       RequestState& request = *tensor.request;
       request.launched.push_back(done);

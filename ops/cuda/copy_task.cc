@@ -42,8 +42,9 @@ Result<EventRef> CopyTask::launch() {
     const Error error = runtime.cudaMemcpyAsync(
         to_host ? host : piece.device, to_host ? piece.device : host, piece.bytes,
         to_host ? kCopyDeviceToHost : kCopyHostToDevice, (*device)->stream());
+    if (error == kSuccess) continue;
     status = runtime.status_of(error, "cudaMemcpyAsync on device " + std::to_string(device_));
-    if (!status) break;
+    break;
   }
   // What was queued before an error is waited for all the same.
   Result<EventRef> done = (*device)->record();

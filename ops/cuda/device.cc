@@ -17,6 +17,7 @@ constexpr std::size_t kLeastFusion = std::size_t{1} << 20;
 }  // namespace
 
 Status Device::check(Error error, const char* call) const {
+  if (error == kSuccess) return Status::ok();
   return runtime_.status_of(error, std::string(call) + " on device " + std::to_string(number_));
 }
 

@@ -62,6 +62,8 @@ class CollectiveTask : public cuda::Task {
  protected:
   Result<cuda::EventRef> launch() override;
   Status verdict() override { return communicator_->doomed(); }
+  // What was launched comes to nothing.
+  [[nodiscard]] bool is_doomed() const { return !communicator_->doomed().is_ok(); }
 
  private:
   [[nodiscard]] bool is_packed() const;
