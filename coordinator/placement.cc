@@ -100,7 +100,7 @@ Status check_one_memory(const PendingUnit& pending, const Unit& agreed,
             unit_text(agreed) + (agreed.group ? ", member '" + spec.name + "'" : std::string()) +
                 ": memory differs: of a device on " + ranks_text(device) + "; of the host on " +
                 ranks_text(host) +
-                ". Submit the same on every rank, or allow it by mixed_memory=staged; no buffer "
+                ". Submit the same on every rank, or allow it by KOLO_MIXED_MEMORY=staged; no buffer "
                 "was changed"};
   }
   return Status::ok();

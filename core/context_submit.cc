@@ -13,7 +13,11 @@ Status JobContext::place(Submission& submission) {
   if (submission.kind == OpKind::kBarrier || makes_or_ends_set(submission.kind) ||
       gpus_.is_on_host(submission.device)) {
     submission.device = kHostMemory;
-    return Status::ok();
+    if (submission.stream == nullptr || !gpus_.is_off()) return Status::ok();
+    return refuse(submission,
+                  {StatusCode::kUnsupported,
+                   "options.stream is set, and the option cuda is off (KOLO_CUDA=off), so kolo "
+                   "takes all memory for the host's. Set it to auto, or give no stream"});
   }
   const bool reads = submission.kind != OpKind::kBroadcast || submission.root == rank();
   const Result<std::int32_t> place =

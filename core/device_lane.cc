@@ -114,11 +114,11 @@ Operation* DeviceLane::begin(StopPtr& stop, Collectives& collectives, std::uint3
   DeviceRoad& road = road_of(ordered);
   if (road.state == DeviceRoad::State::kStaged) return stage(*stop, ordered);
   Place& place = append(ordered, road);
-  stop->place = &place;
   if (road.state == DeviceRoad::State::kNccl) {
     take(place, ordered);
     return nullptr;
   }
+  stop->place = &place;
   const bool first =
       std::exchange(road.state, DeviceRoad::State::kPending) != DeviceRoad::State::kPending;
   stop->what = first ? Stop::What::kSetup : Stop::What::kWait;
@@ -247,6 +247,10 @@ bool DeviceLane::end(Place& place) {
   Ended& ended = ended_[ended_count_++];
   ended.status = status;
   ended.is_own_error = !status.is_ok() && place.given_up.is_ok() && !place.road->given_up;
+  if (ended.is_own_error) {
+    const Unit& unit = *place.launch->ordered.tensors.front().request->unit;
+    ended.status = {status.code(), unit_text(unit) + ": " + status.text()};
+  }
   std::swap(ended.ordered, place.launch->ordered);
   place.state = Place::State::kGone;
   return true;

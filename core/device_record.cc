@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/nccl/library.h"
+
 namespace kolo::internal {
 namespace {
 
@@ -29,9 +31,9 @@ std::string why_not_by_nccl(std::span<const DeviceRecord> records, const std::ve
   }
   for (std::size_t place = 1; place < records.size(); ++place) {
     if (records[place].nccl_version == records[0].nccl_version) continue;
-    return rank_text(ranks, 0) + " has NCCL " + std::to_string(records[0].nccl_version) + " and " +
-           rank_text(ranks, place) + " has " + std::to_string(records[place].nccl_version) +
-           ". Give all the same library";
+    return rank_text(ranks, 0) + " has NCCL " + nccl::version_text(records[0].nccl_version) +
+           " and " + rank_text(ranks, place) + " has " +
+           nccl::version_text(records[place].nccl_version) + ". Give all the same library";
   }
   for (std::size_t a = 0; a < records.size(); ++a) {
     for (std::size_t b = a + 1; b < records.size(); ++b) {

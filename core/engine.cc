@@ -305,6 +305,7 @@ void Engine::change_sets(const PlannedUnit& planned, std::int32_t* number) {
            -1);
   if (const auto set = parts_.sets.find(static_cast<std::int32_t>(id))) parts_.roads.close(**set);
   parts_.sets.retire(id);
+  parts_.executor.close_set(id);
 }
 
 void Engine::finish(Ticket ticket, const Status& status) {

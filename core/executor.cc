@@ -189,6 +189,11 @@ Result<bool> Executor::advance() {
 }
 
 Result<bool> Executor::advance_lane() {
+  std::erase_if(closing_sets_, [this](std::uint32_t set) {
+    if (serves(set)) return false;
+    lane_->close_set(set);
+    return true;
+  });
   const bool moved = lane_->advance();
   if (!moved) return false;
   Status own_error;

@@ -45,6 +45,8 @@ class Executor {
   void set_trace(Trace* trace) { trace_ = trace; }
   // The way of operations on devices; outlives this.
   void set_lane(DeviceLane& lane) { lane_ = &lane; }
+  // The set has ended: with its last operation here go its communicators of devices.
+  void close_set(std::uint32_t process_set) { closing_sets_.push_back(process_set); }
   // The bytes of a single small tensor that may travel with the word of its readiness: this rank's
   // contribution. Nothing for larger tensors, for groups, and where the ring was asked for: a
   // tensor must not change its order of additions once it is known.
@@ -123,6 +125,7 @@ class Executor {
   const Clock& clock_;
   Trace* trace_ = nullptr;
   DeviceLane* lane_ = nullptr;
+  std::vector<std::uint32_t> closing_sets_;
   std::deque<Stream> streams_;
   std::unordered_map<std::uint32_t, Set> sets_;
   std::vector<Collectives*> of_sets_;  // each once: ended sets leave theirs to new ones

@@ -38,7 +38,10 @@ Status Gpus::load() {
   auto runtime = cuda::Runtime::load(config_);
   if (!runtime) return no_cuda_ = runtime.status();
   const Result<int> devices = (*runtime)->count_devices();
-  if (!devices) return no_cuda_ = devices.status();
+  if (!devices) {
+    is_loaded_ = devices.status().code() == StatusCode::kUnsupported;  // else ask again
+    return is_loaded_ ? no_cuda_ = devices.status() : devices.status();
+  }
   runtime_ = *std::move(runtime);
   thread_ = std::make_unique<cuda::LaunchThread>(*runtime_, between_looks(config_), notify_);
   return Status::ok();
@@ -74,7 +77,8 @@ Result<std::int32_t> Gpus::place_of(std::int32_t asked, const void* input, const
   }
   const Status loaded = load();
   if (!loaded) {
-    if (asked == kDeviceAuto) return kHostMemory;
+    if (asked == kDeviceAuto && loaded.code() == StatusCode::kUnsupported) return kHostMemory;
+    if (asked == kDeviceAuto) return loaded;
     return Status(loaded.code(),
                   "a tensor on device " + std::to_string(asked) + ": " + loaded.text());
   }
@@ -93,7 +97,8 @@ Result<std::int32_t> Gpus::place_of(std::int32_t asked, const void* input, const
         std::string(pointer == output && told_by != nullptr ? "the input is " : "a buffer is ") +
         (pointer == output && told_by != nullptr
              ? place_text(place) + " and the output " + place_text(*device)
-             : place_text(*device) + ", and options.device says " + std::to_string(place)) +
+             : place_text(*device) + ", and options.device says " + std::to_string(place) +
+                   ": correct it, or leave it at KOLO_DEVICE_AUTO") +
         ". Both buffers of an operation lie in the same memory");
   }
   return place == kDeviceAuto ? kHostMemory : place;
@@ -155,58 +160,62 @@ Status Gpus::await(void* stream, std::span<const cuda::EventRef> events) {
 Result<void*> Gpus::allocate(std::int32_t device, std::size_t bytes) {
   KOLO_RETURN_IF_ERROR(load());
   void* memory = nullptr;
-  const std::size_t size = std::max<std::size_t>(bytes, 1);
-  const auto& nccl = library();
-  bool of_nccl = nccl && (*nccl)->ncclMemAlloc != nullptr;
-  KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
-    const Result<cuda::Device*> open = thread_->device(device);
-    if (!open) return open.status();
-    if (of_nccl && (*nccl)->ncclMemAlloc(&memory, size) == nccl::kSuccess) {
-      thread_->announce({device, memory, size});
-      return Status::ok();
-    }
-    of_nccl = false;
-    return runtime_->status_of(runtime_->cudaMalloc(&memory, size),
-                               "cudaMalloc of " + std::to_string(size) + " bytes");
-  }));
-  const std::lock_guard lock(mutex_);
-  memory_[memory] = {device, of_nccl};
+  KOLO_RETURN_IF_ERROR(
+      thread_->call([&] { return make(device, std::max<std::size_t>(bytes, 1), memory); }));
   return memory;
 }
 
+// On the launch thread, as the next: what is made is known before anything else happens there.
+Status Gpus::make(std::int32_t device, std::size_t bytes, void*& memory) {
+  const Result<cuda::Device*> open = thread_->device(device);
+  if (!open) return open.status();
+  const auto& nccl = library();
+  bool of_nccl = nccl && (*nccl)->ncclMemAlloc != nullptr;
+  of_nccl = of_nccl && (*nccl)->ncclMemAlloc(&memory, bytes) == nccl::kSuccess;
+  if (of_nccl) {
+    thread_->announce({device, memory, bytes});
+  } else {
+    memory = nullptr;
+    KOLO_RETURN_IF_ERROR(runtime_->status_of(runtime_->cudaMalloc(&memory, bytes),
+                                             "cudaMalloc of " + std::to_string(bytes) + " bytes"));
+  }
+  const std::lock_guard lock(mutex_);
+  memory_[memory] = {device, of_nccl};
+  return Status::ok();
+}
+
+Status Gpus::release(void* memory, const Memory& how) {
+  runtime_->cudaSetDevice(how.device);
+  if (!how.of_nccl) return runtime_->status_of(runtime_->cudaFree(memory), "cudaFree");
+  thread_->withdraw(memory);
+  (*library_)->ncclMemFree(memory);
+  return Status::ok();
+}
+
 Result<bool> Gpus::free(void* memory) {
-  Memory found;
   {
     const std::lock_guard lock(mutex_);
-    const auto node = memory_.extract(memory);
-    if (node.empty()) return false;
-    found = node.mapped();
+    if (!memory_.contains(memory)) return false;
   }
+  bool is_ours = false;
   KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
-    const Result<cuda::Device*> open = thread_->device(found.device);
-    if (!open) return open.status();
-    if (found.of_nccl) {
-      thread_->withdraw(memory);
-      (*library_)->ncclMemFree(memory);
-      return Status::ok();
-    }
-    return runtime_->status_of(runtime_->cudaFree(memory), "cudaFree");
+    std::unique_lock lock(mutex_);
+    const auto node = memory_.extract(memory);
+    lock.unlock();
+    is_ours = !node.empty();
+    return is_ours ? release(memory, node.mapped()) : Status::ok();
   }));
-  return true;
+  return is_ours;
 }
 
 void Gpus::stop(const std::function<void()>& last) {
   if (thread_ == nullptr) return;
   thread_->stop([&] {
     last();
-    for (const auto& [memory, how] : std::exchange(memory_, {})) {
-      runtime_->cudaSetDevice(how.device);
-      if (how.of_nccl) {
-        (*library_)->ncclMemFree(memory);
-      } else {
-        runtime_->cudaFree(memory);
-      }
-    }
+    std::unique_lock lock(mutex_);
+    const auto left = std::exchange(memory_, {});
+    lock.unlock();
+    for (const auto& [memory, how] : left) static_cast<void>(release(memory, how).is_ok());
   });
 }
 

@@ -60,6 +60,9 @@ class Gpus {
   // False: it is not allocate()'s.
   Result<bool> free(void* memory);
 
+  // The option cuda is off.
+  [[nodiscard]] bool is_off() const { return config_.text("cuda") == "off"; }
+
   // For who launches: after place_of() has found a device.
   [[nodiscard]] cuda::LaunchThread& thread() { return *thread_; }
   [[nodiscard]] const cuda::Runtime& runtime() const { return *runtime_; }
@@ -77,6 +80,8 @@ class Gpus {
     std::int32_t device = 0;
     bool of_nccl = false;
   };
+  Status make(std::int32_t device, std::size_t bytes, void*& memory);
+  Status release(void* memory, const Memory& how);
 
   const Config& config_;
   std::function<void()> notify_;

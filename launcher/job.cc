@@ -229,7 +229,15 @@ class Job {
                 "rank " + std::to_string(exited.rank) + " on " + host_name(host) +
                     (exited.error.empty() ? " ended (" + describe_status(exited.wait_status) + ")"
                                           : " could not start (" + exited.error + ")"));
-    if (exit_code_of(exited.wait_status) != 0 && !exited.ended_by_kolorun) end_job_soon();
+    const bool failed = exit_code_of(exited.wait_status) != 0 && !exited.ended_by_kolorun;
+    if (failed || only_a_lost_one_is_left()) end_job_soon();
+  }
+
+  // The others have given it up and ended: it may be frozen for ever.
+  [[nodiscard]] bool only_a_lost_one_is_left() const {
+    const auto lost = desk_.first_lost();
+    return lost && lost->rank >= 0 && ends_.size() + 1 == pids_.size() &&
+           std::ranges::find(ends_, lost->rank, &RankEnd::rank) == ends_.end();
   }
 
   void take(std::size_t host, RelayJoin& join) { desk_.join(host, join); }

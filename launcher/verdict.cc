@@ -97,7 +97,7 @@ Verdict judge(std::vector<RankEnd> ends, const Circumstances& circumstances) {
     if (signal == SIGINT) verdict.exit_code = 128 + SIGINT;
     verdict.lines.push_back(describe_interruption(signal));
     others = "ended after that";
-  } else if (lost && failed->harmed && !failed->ended_by_kolorun) {
+  } else if (lost && (failed->ended_by_kolorun ? failed->rank == lost->rank : failed->harmed)) {
     const auto end = std::ranges::find(ends, lost->rank, &RankEnd::rank);
     verdict.lines.push_back(line_of(*lost, end == ends.end() ? nullptr : &*end));
     others = "failed because of it";

@@ -49,8 +49,9 @@ struct Circumstances {
 // The first failure in time decides; of failures seen at the same instant a death by signal comes
 // first (exits tend to follow from it), then whoever stands first in `ends`. Ranks that had been
 // harmed before, and those that kolorun ended, count only when no other failed. When one that was
-// harmed decides, the lost rank is named as the cause: it has ended without a failure, or not at
-// all. After a signal no rank is to blame; when it was the user's interruption, the code says so.
+// harmed decides, or the lost rank itself, which kolorun had to end, the lost rank is named as the
+// cause: it has ended without a failure, or not at all. After a signal no rank is to blame; when it
+// was the user's interruption, the code says so.
 Verdict judge(std::vector<RankEnd> ends, const Circumstances& circumstances = {});
 // "interrupted by the user (signal 2, Ctrl-C)"; "ended by signal 15 (Terminated), sent to kolorun".
 std::string describe_interruption(int signal);

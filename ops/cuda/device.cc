@@ -18,7 +18,8 @@ constexpr std::size_t kLeastFusion = std::size_t{1} << 20;
 
 Status Device::check(Error error, const char* call) const {
   if (error == kSuccess) return Status::ok();
-  return runtime_.status_of(error, std::string(call) + " on device " + std::to_string(number_));
+  return runtime_.status_of(error,
+                            std::string(call) + " on CUDA device " + std::to_string(number_));
 }
 
 Result<std::unique_ptr<Device>> Device::open(const Runtime& runtime, int number,

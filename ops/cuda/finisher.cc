@@ -42,7 +42,7 @@ Status Finisher::wait(Task& task) {
   const Error error = runtime_.cudaEventSynchronize(task.done_.handle());
   Status status = task.verdict();
   if (status.is_ok() && error != kSuccess)
-    status = runtime_.status_of(error, "work on device " + std::to_string(device_));
+    status = runtime_.status_of(error, "work on CUDA device " + std::to_string(device_));
   task.done_ = {};
   return status;
 }

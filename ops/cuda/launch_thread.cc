@@ -31,8 +31,8 @@ LaunchThread::LaunchThread(const Runtime& runtime, Nanos between_looks,
                            std::function<void()> notify)
     : runtime_(runtime), between_looks_(between_looks), notify_(std::move(notify)) {}
 
+// With the lock held.
 Status LaunchThread::start() {
-  const std::lock_guard lock(mutex_);
   if (stopping_) return aborted("the context has been shut down already");
   if (thread_.joinable()) return Status::ok();
   try {
@@ -44,22 +44,25 @@ Status LaunchThread::start() {
   }
 }
 
-void LaunchThread::post(Task& task) {
-  {
-    const std::lock_guard lock(mutex_);
-    KOLO_CHECK(thread_.joinable() && task.is_idle());
-    task.set_phase(Task::Phase::kPosted);
-    under_way_.fetch_add(1, std::memory_order_relaxed);
-    tasks_.push_back(&task);
-  }
+// With the lock held.
+void LaunchThread::append(Task& task) {
+  KOLO_CHECK(thread_.joinable() && task.is_idle());
+  task.set_phase(Task::Phase::kPosted);
+  under_way_.fetch_add(1, std::memory_order_relaxed);
+  tasks_.push_back(&task);
   changed_.notify_all();
 }
 
+void LaunchThread::post(Task& task) {
+  const std::lock_guard lock(mutex_);
+  append(task);
+}
+
 Status LaunchThread::call(const std::function<Status()>& work) {
-  KOLO_RETURN_IF_ERROR(start());
   Call task(work);
-  post(task);
   std::unique_lock lock(mutex_);
+  KOLO_RETURN_IF_ERROR(start());
+  append(task);
   ended_.wait(lock, [&] { return task.phase() == Task::Phase::kEnded; });
   return task.status();
 }

@@ -80,6 +80,7 @@ class LaunchThread {
 
  private:
   Status start();
+  void append(Task& task);
   void run();
   void launch(Task& task);
   // Where a task has left work behind which no event could be recorded.

@@ -135,8 +135,8 @@ Status Runtime::status_of(Error error, std::string_view what) const {
   if (error == kSuccess) return Status::ok();
   const char* name = cudaGetErrorName(error);
   const char* words = cudaGetErrorString(error);
-  std::string text = "CUDA: " + std::string(what) + " failed: " + (words ? words : "no words") +
-                     " (" + (name ? name : "unknown") + " " + std::to_string(error) + ")";
+  std::string text = std::string(what) + " failed: " + (words ? words : "no words") + " (" +
+                     (name ? name : "unknown") + " " + std::to_string(error) + ")";
   switch (error) {
     case kMemoryAllocation: return resource_error(std::move(text));
     case kInvalidValue:

@@ -20,6 +20,18 @@ bool is_own(DataType dtype) {
   return dtype == DataType::kBool || dtype == DataType::kInt16 || dtype == DataType::kUint16;
 }
 
+// For people.
+const char* name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllreduce: return "ncclAllReduce";
+    case OpKind::kReduceScatter: return "ncclReduceScatter, or ncclReduce of each block,";
+    case OpKind::kAllgather: return "ncclAllGather, or ncclBroadcast of each block,";
+    case OpKind::kAlltoall: return "ncclSend and ncclRecv of each block";
+    case OpKind::kBroadcast: return "ncclBroadcast";
+    default: return "a call of NCCL's";
+  }
+}
+
 std::byte* at(void* memory, std::size_t bytes) {
   return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes;
 }
@@ -227,7 +239,7 @@ Status CollectiveTask::enqueue(cuda::Device& device) {
   }
   const Error ended = library_.ncclGroupEnd();
   const bool refused = error != kSuccess && error != kInProgress;
-  return communicator_->settle(refused ? error : ended, "NCCL");
+  return communicator_->settle(refused ? error : ended, name_of(collective_.kind));
 }
 
 Result<cuda::EventRef> CollectiveTask::launch() {

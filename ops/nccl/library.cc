@@ -59,8 +59,8 @@ Status Library::status_of(Error error, std::string_view what, CommHandle comm) c
   if (error == kSuccess) return Status::ok();
   const char* words = ncclGetErrorString(error);
   const char* last = ncclGetLastError(comm);
-  std::string text = "NCCL: " + std::string(what) + " failed: " + (words ? words : "no words") +
-                     " (" + std::to_string(error) + ")";
+  std::string text = std::string(what) + " failed: " + (words ? words : "no words") + " (" +
+                     std::to_string(error) + ")";
   if (last != nullptr && *last != '\0') text += "; NCCL's last words: " + std::string(last);
   switch (error) {
     case kInvalidArgument:

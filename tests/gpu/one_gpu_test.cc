@@ -30,6 +30,9 @@ kolo_options named(const std::string& name, const Stream& stream) {
   return options;
 }
 
+// The options only refer to the name.
+kolo_options named(std::string&& name, const Stream& stream) = delete;
+
 // Work of the device that takes it a while, and the host nothing.
 class Load {
  public:
@@ -213,7 +216,8 @@ TEST(OneRank, WorksAgainAfterAnAbort) {
     kolo::Context context(alone());
     const Stream stream(0);
     DeviceArray<float> data(0, std::vector<float>(1000, 2.0F));
-    const kolo_options options = named("again", stream);
+    const std::string name = "again";
+    const kolo_options options = named(name, stream);
     must(kolo_allreduce(context.handle(), data.get(), data.get(), 1000, KOLO_FLOAT32, KOLO_SUM,
                         &options, nullptr));
     EXPECT_EQ(data.read(stream.get()), std::vector<float>(1000, 2.0F));

@@ -134,6 +134,20 @@ TEST(Blame, AFrozenRankIsNamed) {
   }
 }
 
+// The others have said what they had to, and ended well: nobody waits for the frozen one.
+TEST(Blame, AFrozenRankOfWhichTheOthersMakeNoFailure) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Outcome outcome =
+        run({kKolorun, "-np", "3", "--peer-timeout-seconds", "0.5", "--transport", transport,
+             kWorker, "fall", "signal:" + std::to_string(SIGSTOP), "1", "exit:0"});
+    EXPECT_EQ(outcome.exit_code, 128 + SIGTERM) << outcome.err;
+    EXPECT_THAT(
+        first_line_of_kolorun(outcome),
+        ::testing::MatchesRegex("kolorun: rank 1 on localhost .pid [0-9]+. was lost .ended by "
+                                "kolorun: signal 15 .Terminated.., as rank [02] told: silent .*"));
+  }
+}
+
 // kolo_abort() is a word to the others; whoever says it may end well.
 TEST(Blame, AnAbortIsToldInItsOwnWords) {
   const Outcome outcome = run({kKolorun, "-np", "2", kWorker, "fall", "abort:0", "1", "exit:7"});

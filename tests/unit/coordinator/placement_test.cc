@@ -74,7 +74,7 @@ TEST_F(Placement, MixedMemoryCanBeAMismatch) {
     EXPECT_EQ(cluster[rank].ended[1].code(), StatusCode::kMismatch);
     EXPECT_THAT(cluster[rank].ended[1].text(),
                 AllOf(HasSubstr("memory differs: of a device on ranks 0, 2; of the host on rank 1"),
-                      HasSubstr("mixed_memory=staged")));
+                      HasSubstr("KOLO_MIXED_MEMORY=staged")));
   }
   submit_all(cluster, 2, {0, 0, 1});
   expect_devices(cluster, 2, {0, 0, 1});
