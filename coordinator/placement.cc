@@ -96,12 +96,13 @@ Status check_one_memory(const PendingUnit& pending, const Unit& agreed,
       (spec.devices[place] == kHostMemory ? host : device).push_back(ranks[place]);
     }
     if (host.empty()) continue;
-    return {StatusCode::kMismatch,
-            unit_text(agreed) + (agreed.group ? ", member '" + spec.name + "'" : std::string()) +
-                ": memory differs: of a device on " + ranks_text(device) + "; of the host on " +
-                ranks_text(host) +
-                ". Submit the same on every rank, or allow it by KOLO_MIXED_MEMORY=staged; no buffer "
-                "was changed"};
+    return {
+        StatusCode::kMismatch,
+        unit_text(agreed) + (agreed.group ? ", member '" + spec.name + "'" : std::string()) +
+            ": memory differs: of a device on " + ranks_text(device) + "; of the host on " +
+            ranks_text(host) +
+            ". Submit the same on every rank, or allow it by KOLO_MIXED_MEMORY=staged; no buffer "
+            "was changed"};
   }
   return Status::ok();
 }

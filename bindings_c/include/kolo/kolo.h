@@ -281,8 +281,8 @@ KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** con
  * A following kolo_init() joins again, if all ranks do.
  * After a refused call (see Refusals) it waits up to half a second for ranks that have not made
  * theirs, so that they get MISMATCH and not ABORTED.
- * Blocks at most shutdown_timeout_ms and some; lost ranks are not waited for, but a device that still
- * uses a caller's buffers is.
+ * Blocks at most shutdown_timeout_ms and some; lost ranks are not waited for, but a device that
+ * still uses a caller's buffers is.
  * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), or what became of
  * the world before, as PEER_LOST or ABORTED. A peer that merely left first has broken nothing. */
 KOLO_API kolo_status kolo_shutdown(kolo_context* context);
@@ -454,8 +454,8 @@ KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
  *
  * Errors beside the usual ones: INVALID_ARGUMENT (buffers in different places, a stream of another
  * device or under capture), UNSUPPORTED (options.device names a device, and there is no CUDA; or
- * options.allocate). CUDA_ERROR and NCCL_ERROR of an operation end the context: this rank gets them,
- * the others ABORTED with the same text; of a call alone, they are a refusal. */
+ * options.allocate). CUDA_ERROR and NCCL_ERROR of an operation end the context: this rank gets
+ * them, the others ABORTED with the same text; of a call alone, they are a refusal. */
 
 /* Makes `stream`, a cudaStream_t, wait for the result of `request`: what is queued on it from now
  * on comes after. The host waits, at most `timeout_ms`, only until the operation is launched; where
