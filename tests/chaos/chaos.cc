@@ -6,7 +6,7 @@
 //
 // B: memory that the victim holds besides. C: who is told does nothing for so long, so that its own
 // checks do not take the cores from those who are still to be told. R: how long a job without a
-// fault (none) runs. N: busy loops beside the ranks all the while.
+// fault (none), or with lossy wires, runs. N: busy loops beside the ranks all the while.
 //
 // Prints each trial that did not go as it must, with the command that does it again, and at the
 // end a table of results and of how long the verdicts took. Ends with 0 if all were right.
@@ -32,7 +32,7 @@ struct Arguments {
   std::int64_t peer_timeout_ms = 0;  // 0: drawn
   std::int64_t ballast_mib = 0;
   std::int64_t calm_ms = 0;
-  std::int64_t run_ms = 300;
+  std::optional<std::int64_t> run_ms;
   int busy = 0;
   double seconds = 0;  // 0: no limit
   bool verbose = false;
@@ -82,7 +82,8 @@ Plan plan_of(const Arguments& arguments, std::uint64_t seed) {
   Plan plan = draw_plan(seed, arguments.road, arguments.fault, arguments.peer_timeout_ms);
   plan.ballast_bytes = arguments.ballast_mib << 20;
   plan.calm_ms = arguments.calm_ms;
-  if (plan.fault == Fault::kNone) plan.stop_ms = arguments.run_ms;
+  if (plan.fault == Fault::kNone) plan.stop_ms = arguments.run_ms.value_or(300);
+  if (plan.fault == Fault::kLossy) plan.stop_ms = arguments.run_ms.value_or(plan.stop_ms);
   return plan;
 }
 
@@ -171,7 +172,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
-        "limit|disk|clock|none]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
+        "limit|disk|clock|lossy|none]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
         "[--ballast-mib B] [--calm-ms C] [--run-ms R]\n             [--busy N] "
         "[--seconds LIMIT] [--verbose]\n");
     return 2;

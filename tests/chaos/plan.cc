@@ -10,8 +10,8 @@ namespace {
 using internal::Rng;
 
 constexpr const char* kRoads[] = {"shm", "tcp", "hosts"};
-constexpr const char* kFaults[] = {"none", "kill", "freeze", "pause", "slow", "link",
-                                   "drop", "fail", "limit",  "disk",  "clock"};
+constexpr const char* kFaults[] = {"none", "kill", "freeze", "pause", "slow",  "link",
+                                   "drop", "fail", "limit",  "disk",  "clock", "lossy"};
 constexpr const char* kMoments[] = {"init", "idle", "negotiate", "transfer", "shutdown"};
 
 template <typename T, std::size_t kCount>
@@ -22,11 +22,13 @@ std::optional<T> find_word(const char* const (&words)[kCount], std::string_view 
   return std::nullopt;
 }
 
-bool needs_wires(Fault fault) { return fault == Fault::kLink || fault == Fault::kDrop; }
+bool needs_wires(Fault fault) {
+  return fault == Fault::kLink || fault == Fault::kDrop || fault == Fault::kLossy;
+}
 
 Fault draw_fault(Rng& random, Road road) {
   std::vector<Fault> all;
-  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kClock); ++i) {
+  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kLossy); ++i) {
     const auto fault = static_cast<Fault>(i);
     if (road == Road::kHosts ? fault != Fault::kDisk : !needs_wires(fault)) all.push_back(fault);
   }
@@ -70,7 +72,8 @@ bool Plan::harmless() const {
     case Fault::kPause:
     case Fault::kSlow:
     case Fault::kDisk:
-    case Fault::kClock: return true;
+    case Fault::kClock:
+    case Fault::kLossy: return true;
     default: return false;
   }
 }
@@ -116,6 +119,11 @@ Plan draw_plan(std::uint64_t seed, Road road, std::optional<Fault> fault,
     plan.address_space = random.chance(40);
     plan.nth = plan.address_space ? 8 << random.below(7) : random.below(40);
   }
+  if (plan.fault == Fault::kLossy) {
+    plan.loss_percent = random.pick<std::int32_t>({1, 5});
+    plan.stop_ms = 1500;
+    if (peer_timeout_ms == 0) plan.peer_timeout_ms = 3000;  // what is sent again takes some 100 ms
+  }
   return plan;
 }
 
@@ -133,8 +141,11 @@ std::string text_of(const Plan& plan) {
                      std::to_string(plan.largest_bytes >> 10) + " KiB, peer timeout " +
                      std::to_string(plan.peer_timeout_ms) + " ms";
   if (plan.stop_ms > 0) {
-    text += (plan.fault == Fault::kNone ? ", for " : ", stopped for ") +
-            std::to_string(plan.stop_ms) + " ms";
+    const bool goes_on = plan.fault == Fault::kNone || plan.fault == Fault::kLossy;
+    text += (goes_on ? ", for " : ", stopped for ") + std::to_string(plan.stop_ms) + " ms";
+  }
+  if (plan.fault == Fault::kLossy) {
+    text += ", of packets lost: " + std::to_string(plan.loss_percent) + " %";
   }
   if (plan.fault == Fault::kFail) {
     text += ", " + calls()[static_cast<std::size_t>(plan.call)] + " number " +

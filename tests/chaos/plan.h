@@ -27,6 +27,7 @@ enum class Fault : std::int32_t {
   kLimit,   // few descriptors, or little address space
   kDisk,    // no room for the timeline: no effect
   kClock,   // the wall clock jumps: no effect
+  kLossy,   // some packets between hosts are lost, from then to the end: no effect
 };
 
 // Where the victim is when it happens.
@@ -49,7 +50,7 @@ struct Plan {
   bool by_kolorun = true;                           // else each rank is started by itself
   std::int32_t victim = 0;
   std::int64_t delay_us = 0;  // from the moment's beginning to the fault
-  std::int64_t stop_ms = 0;   // of kFreeze and kPause
+  std::int64_t stop_ms = 0;   // of kFreeze and kPause; how long a kNone or kLossy job goes on
   std::int64_t peer_timeout_ms = 3000;
   std::int64_t largest_bytes = 0;  // of the mixed workload
   std::int64_t ballast_bytes = 0;  // memory that the victim holds besides
@@ -57,6 +58,7 @@ struct Plan {
   std::int32_t call = 0;           // of kFail: index into calls()
   std::int32_t nth = 0;            // of kFail: the nth such call; of kLimit: descriptors, or MiB
   bool address_space = false;      // kLimit: of that, else of descriptors
+  std::int32_t loss_percent = 0;   // of kLossy, each way
   bool leaves_early = false;       // survivors shut down before a frozen victim goes on
 
   [[nodiscard]] int size() const;

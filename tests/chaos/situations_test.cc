@@ -156,6 +156,14 @@ TEST_F(OverWires, S38) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
 }
 
+// Packets are lost, sent again by the kernel, and nobody takes that for the end of a rank.
+TEST_F(OverWires, LossyWires) {
+  Stage stage(2);
+  for (std::uint64_t seed = 37'000; seed < 37'000 + (long_tests() ? 100U : 3U); ++seed) {
+    expect_right(stage.perform(draw_plan(seed, Road::kHosts, Fault::kLossy)));
+  }
+}
+
 // A few trials of everything that a road can have.
 void expect_trials_right(Road road, int hosts, std::uint64_t seed, double seconds) {
   std::printf("seeds from %llu over %s\n", static_cast<unsigned long long>(seed), word_of(road));

@@ -48,7 +48,25 @@ bool await_moment(const Plan& plan, Board& board) {
   return false;
 }
 
+bool breaks_wires(Fault fault) {
+  return fault == Fault::kLink || fault == Fault::kDrop || fault == Fault::kLossy;
+}
+
 std::string address_of(int host) { return "10.77.0." + std::to_string(host + 1); }
+
+// What a host lets in no more. Where it arrives: what is dropped where it is sent counts as a full
+// queue, and not as lost.
+std::string filter_of(const Plan& plan) {
+  std::string which = "ip saddr ";
+  if (plan.fault == Fault::kLossy) {
+    which += address_of(0) + "/24 numgen random mod 100 < " + std::to_string(plan.loss_percent);
+  } else {
+    which += address_of(plan.host_of(plan.victim));
+  }
+  return "add chain inet chaos into { type filter hook input priority 0; policy accept; }; "
+         "add rule inet chaos into " +
+         which + " drop";
+}
 
 void must_run(const std::vector<std::string>& arguments) {
   const test::Outcome outcome = test::run(arguments);
@@ -157,16 +175,12 @@ void Stage::change_wire(const Plan& plan, bool broken) const {
               broken ? "down" : "up"});
     return;
   }
-  // Where it arrives: what is dropped where it is sent counts as a full queue, and not as lost.
-  const std::string rules =
-      broken ? "add table inet chaos; add chain inet chaos into { type filter hook input priority "
-               "0; policy accept; }; add rule inet chaos into ip saddr " +
-                   address_of(host) + " drop"
-             : "delete table inet chaos";
+  const bool lossy = plan.fault == Fault::kLossy;
   for (int other = 0; other < plan.hosts; ++other) {
-    if (other == host) continue;
+    if (other == host && !lossy) continue;
     std::vector<std::string> words = enter(other);
-    words.insert(words.end(), {"/usr/sbin/nft", rules});
+    words.insert(words.end(), {"/usr/sbin/nft", broken ? "add table inet chaos; " + filter_of(plan)
+                                                       : "delete table inet chaos"});
     must_run(words);
   }
 }
@@ -196,6 +210,7 @@ bool Stage::strike(const Plan& plan, Board& board) const {
       break;
     case Fault::kLink:
     case Fault::kDrop: change_wire(plan, true); break;
+    case Fault::kLossy: change_wire(plan, true); [[fallthrough]];
     case Fault::kNone: sleep_us(plan.stop_ms * 1000); break;
     default: sleep_us(300'000);
   }
@@ -229,7 +244,7 @@ Observed Stage::perform(const Plan& plan) {
     for (int rank = 0; rank < plan.size(); ++rank) {
       observed.ranks.push_back(account_of(board->cells[static_cast<std::size_t>(rank)]));
     }
-    if (plan.fault == Fault::kLink || plan.fault == Fault::kDrop) change_wire(plan, false);
+    if (breaks_wires(plan.fault) && observed.struck) change_wire(plan, false);
     take_census(job, observed);
   }
   if (own_descriptors() != descriptors)
