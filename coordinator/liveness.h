@@ -4,7 +4,8 @@
 //
 // Every rank says something once a beat. So the silence is counted from when the next word was due:
 // who stops at any moment is found between the timeout and one beat later, never before. And where
-// nothing arrives any more, the first word that does not was sent within a beat.
+// nothing arrives any more, the first word that does not was sent within a beat; as what did arrive
+// may have been about to be confirmed, that counts from a little later.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,9 @@ namespace kolo::internal {
 
 class Liveness {
  public:
+  // A system may confirm so late what it has got: Linux 40 ms after, and now and then more.
+  static constexpr Nanos kConfirmationDelay = 100ms;
+
   Liveness(const std::vector<int>& linked, Nanos timeout, Nanos now)
       : timeout_(timeout), beat_(std::min<Nanos>(timeout / 4, 250ms)), next_beat_(now) {
     for (const int rank : linked) watched_[rank].heard = now;
@@ -50,7 +54,7 @@ class Liveness {
   // Ranks that have not got for too long what was sent to them; each is named once.
   std::vector<int> take_unconfirmed(Nanos now) {
     return take([&](const Watched& one) {
-      return one.awaited_since != kNever && now - one.awaited_since >= timeout_;
+      return one.awaited_since != kNever && now >= one.unconfirmed_at(timeout_);
     });
   }
 
@@ -74,6 +78,10 @@ class Liveness {
     Nanos heard{0};
     std::uint64_t awaited = 0;  // so many bytes are to be confirmed,
     Nanos awaited_since = kNever;
+
+    [[nodiscard]] Nanos unconfirmed_at(Nanos timeout) const {
+      return awaited_since + kConfirmationDelay + timeout;
+    }
   };
 
   template <typename Test>
@@ -88,7 +96,7 @@ class Liveness {
   [[nodiscard]] Nanos next_confirmation() const {
     Nanos next = kNever;
     for (const auto& [rank, one] : watched_) {
-      if (one.awaited_since != kNever) next = std::min(next, one.awaited_since + timeout_);
+      if (one.awaited_since != kNever) next = std::min(next, one.unconfirmed_at(timeout_));
     }
     return next;
   }
