@@ -19,8 +19,8 @@ namespace kolo::internal {
 
 class Liveness {
  public:
-  // A system may confirm so late what it has got: Linux 40 ms after, and now and then more.
-  static constexpr Nanos kConfirmationDelay = 100ms;
+  // A system may confirm so late what it has got: Linux 40 ms after, under load twice that.
+  static constexpr Nanos kConfirmationDelay = 150ms;
 
   Liveness(const std::vector<int>& linked, Nanos timeout, Nanos now)
       : timeout_(timeout), beat_(std::min<Nanos>(timeout / 4, 250ms)), next_beat_(now) {

@@ -205,8 +205,7 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
   const std::string transport = config.text("transport");
   const int streams = static_cast<int>(config.integer("streams"));
-  const Nanos silence = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, silence, config.flag("checksum")};
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, config.flag("checksum")};
   auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);

@@ -1,9 +1,5 @@
 #include "transport/tcp/tcp_fabric.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -31,13 +27,6 @@ class Listener final : public TcpListener {
   std::vector<Listening> sockets_;
   std::vector<std::string> endpoints_;
 };
-
-// Counted from the first retransmission.
-void limit_silence(int fd, Nanos limit) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
-  const auto value = static_cast<unsigned>(ms);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
-}
 
 // So many connections are begun at a time, the nearest ranks first: in a job of many ranks, all of
 // which do so, nobody has more unproved visitors than he lets stand (ProvingAcceptor::Limits).
@@ -101,7 +90,6 @@ class Mesh {
       UniqueFd fd(made.socket.release(error));
       if (error) return resource_error("cannot take over a connection: " + error.message());
       if (link.role == HandshakeRole::kControl) {
-        limit_silence(fd.get(), options.peer_timeout);
         KOLO_RETURN_IF_ERROR(control->add(link.peer, name_of(link.peer), std::move(fd),
                                           made.session_key, made.outward));
         continue;

@@ -17,10 +17,7 @@ struct TcpOptions {
   int streams = 2;                     // data connections per pair of ranks; 0: control only
   std::vector<std::string> addresses;  // to listen on: "127.0.0.1" for a single-host job
   Nanos start_timeout{};               // for everything here together
-  // A peer that confirms nothing that a control connection has sent for so long is lost: it may
-  // still be heard (packets dropped in one direction). 0: as the system does, minutes.
-  Nanos peer_timeout{};
-  bool checksum = false;  // of all data, the same on all ranks
+  bool checksum = false;               // of all data, the same on all ranks
 };
 
 // Sockets bound and listening before the meeting, so that their endpoints can be announced.
