@@ -93,6 +93,7 @@ int leave_with_all_in_flight(bool with_shutdown) {
   auto& values = *new std::vector<std::vector<float>>;
   const Job job;
   job.expect_size(3);
+  if (!with_shutdown) job.gather_before_an_end(job.rank() == kLeaver);
   values.assign(kTensors, std::vector<float>(kCount, static_cast<float>(job.rank() + 1)));
   std::vector<kolo_request> requests;
   for (std::size_t i = 0; i < kTensors; ++i) {

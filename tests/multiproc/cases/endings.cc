@@ -35,7 +35,7 @@ int s42() {
   job.expect_size(4);
   if (job.rank() == 1) ::signal(SIGTERM, SIG_IGN);
   job.probe();
-  sleep_ms(300);  // the probe is complete on all ranks
+  job.gather_before_an_end(job.rank() == 3);
   if (job.rank() == 3) std::_Exit(9);
   while (true) ::sleep(60);
 }
@@ -60,6 +60,7 @@ int survive(const Job& job, int lost) {
   const std::string name = "rank " + std::to_string(lost);
   std::vector<float> values(1000, 1.0F);
   const kolo_request pending = job.submit("pending", values);  // never submitted by `lost`
+  job.gather_before_an_end(false);
   const Stopwatch watch;
   job.finish(pending, KOLO_PEER_LOST);
   watch.expect_between(0, 0.3 + 1, "the loss was told");  // it goes 0.2 to 0.3 s from here
@@ -88,13 +89,14 @@ int survive(const Job& job, int lost) {
 
 int lost_by(int rank, void (*end)()) {
   const Job job;
+  // A launcher's SIGTERM comes right after the loss; it must not cut the checks short.
+  if (job.rank() != rank) ::signal(SIGTERM, SIG_IGN);
   job.probe();
   if (job.rank() == rank) {
+    job.gather_before_an_end(true);
     sleep_ms(200);
     end();
   }
-  // A launcher's SIGTERM comes right after the loss; it must not cut the checks short.
-  ::signal(SIGTERM, SIG_IGN);
   return survive(job, rank);
 }
 
@@ -246,6 +248,7 @@ int steps_until_killed() {
     job.finish(job.submit("weights", values), KOLO_OK);
     job.finish(job.submit("bias \"q\"\\\n\x01\xff", values, KOLO_AVG), KOLO_OK);
   }
+  job.gather_before_an_end(job.rank() == 1);
   sleep_ms(1500);  // a trace is at most a second behind
   if (job.rank() == 1) ::raise(SIGKILL);
   sleep_ms(500);

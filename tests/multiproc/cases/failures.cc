@@ -114,6 +114,7 @@ int s23() {
   job.expect_size(4);
   const std::int32_t low = job.make_set({0, 1});
   const std::int32_t high = job.make_set({2, 3});
+  job.gather_before_an_end(job.rank() == 3);
   std::thread killer;
   if (job.rank() == 3) {
     killer = std::thread([] {
@@ -197,6 +198,7 @@ int loss_first_cause() {
   std::signal(SIGTERM, SIG_IGN);
   const Job job;
   job.expect_size(4);
+  job.gather_before_an_end(job.rank() == 2);
   if (job.rank() == 2) {
     sleep_ms(100);
     die();

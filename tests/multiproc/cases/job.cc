@@ -147,6 +147,12 @@ void Job::probe() const {
   KOLO_EXPECT(value == std::int64_t{size_} * (size_ + 1) / 2);
 }
 
+void Job::gather_before_an_end(bool ends) const {
+  const kolo_options options = named("before an end");
+  const kolo_status status = kolo_barrier(context_, &options, nullptr);
+  if (ends) expect_status(status, KOLO_OK, "the last call before the end");
+}
+
 void Job::shutdown() const {
   expect_status(kolo_shutdown(context_), KOLO_OK, "kolo_shutdown");
   expect_status(kolo_shutdown(context_), KOLO_NOT_INITIALIZED, "a second kolo_shutdown");

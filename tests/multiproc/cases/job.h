@@ -130,6 +130,10 @@ class Job {
 
   // All-reduce SUM of rank+1 as int64 must give N(N+1)/2.
   void probe() const;
+  // Before a rank dies, freezes or ends without a word. `ends`: whether this rank is the one; then
+  // it returns when all others have come here, so that each has returned from all that it called
+  // before, kolo_init included. On the others it may fail, by what that rank does next.
+  void gather_before_an_end(bool ends) const;
   void shutdown() const;
 
  private:
