@@ -173,13 +173,18 @@ class Agent final : public MeetingBackend {
       places.push_back("PMI_FD=" + std::to_string(donation->socket.get()));
       request.kept = donation->socket.get();
     }
+    Environment secret = {"KOLO_SECRET=" + std::string(std::string_view(job.secret))};
     request.environment =
-        compose(environment_, {&job.environment, &rank.environment, &meeting, &places});
+        compose(environment_, {&job.environment, &rank.environment, &meeting, &places, &secret});
     request.directory = job.directory;
     request.out = out->write.get();
     request.err = err->write.get();
     request.dies_with_parent = true;
     const Spawned child = spawn(request);
+    wipe(secret.front());
+    for (std::string& entry : request.environment) {
+      if (entry.starts_with("KOLO_SECRET=")) wipe(entry);
+    }
     if (child.error_number != 0) {
       auto why = explain(job.arguments[0], job.directory, child.error_number);
       if (child.in_directory) {

@@ -64,7 +64,10 @@ Status AgentProcess::start(const JobPlan& plan) {
 }
 
 void AgentProcess::send(const ToAgent& message) {
-  if (link_ && !link_ended_) link_->send(encode(message));
+  if (!link_ || link_ended_) return;
+  std::string bytes = encode(message);
+  link_->send(bytes);
+  wipe(bytes);
 }
 
 void AgentProcess::hang_up() {

@@ -3,6 +3,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 
+#include "transport/rendezvous/agent_codec.h"
+
 namespace kolo::internal {
 
 namespace asio = boost::asio;
@@ -33,6 +35,7 @@ void FrameLink::read_more() {
       return;
     }
     reader_.feed(std::string_view(buffer_.data(), bytes));
+    wipe(std::span(buffer_).first(bytes));
     hand_out();
   });
 }
@@ -44,6 +47,7 @@ void FrameLink::hand_out() {
     if (!frame) return finish(frame.status());
     if (!frame->has_value()) return read_more();
     events_.frame(**frame);
+    wipe(**frame);
   }
 }
 
@@ -71,6 +75,7 @@ void FrameLink::write_more() {
                       writing_ = false;
                       if (error) return close_write();  // reading tells of the end
                       queued_bytes_ -= queue_.front().size();
+                      wipe(queue_.front());
                       queue_.pop_front();
                       write_more();
                       if (queued_bytes_ <= kShortQueueBytes && events_.drained) events_.drained();

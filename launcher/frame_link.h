@@ -1,5 +1,7 @@
 // FrameLink: frames over a pair of descriptors, from either side of the agent protocol.
 //
+// What has been through is wiped, as a frame may hold the job's secret.
+//
 // One thread, that of the io_context; it must outlive every handler, so it is destroyed only after
 // the io_context has stopped for good. Callbacks come from the io_context, never from a call here.
 #pragma once

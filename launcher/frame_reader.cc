@@ -9,6 +9,7 @@ namespace kolo::internal {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4;
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;  // a rare huge frame is not kept for ever
 
 std::size_t length_at(std::string_view header) {
   std::size_t length = 0;
@@ -29,6 +30,18 @@ std::string make_frame(std::string_view body) {
   }
   frame += body;
   return frame;
+}
+
+void FrameReader::feed(std::string_view bytes) {
+  const std::size_t needed = buffer_.size() + bytes.size();
+  if (needed > buffer_.capacity()) {  // growing by itself it would leave a copy behind
+    std::string larger;
+    larger.reserve(2 * needed);
+    larger = buffer_;
+    wipe(buffer_);
+    buffer_.swap(larger);
+  }
+  buffer_ += bytes;
 }
 
 Status FrameReader::skip_noise() {
@@ -61,6 +74,11 @@ Result<std::optional<std::string>> FrameReader::next() {
   }
   Frame frame(std::in_place, ready.substr(kHeaderBytes, length));
   position_ += kHeaderBytes + length;
+  if (position_ == buffer_.size()) {
+    wipe(buffer_);
+    position_ = 0;
+    if (buffer_.capacity() > kKeptBytes) std::string().swap(buffer_);
+  }
   return frame;
 }
 

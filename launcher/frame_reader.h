@@ -1,5 +1,5 @@
 // FrameReader: cuts the byte stream between kolorun and an agent into frames: four bytes of length,
-// least first, then the body. Pure; memory is bounded by the largest frame.
+// least first, then the body. Pure; memory is bounded by the largest frame, and wiped.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "transport/rendezvous/agent_codec.h"
 
 namespace kolo::internal {
 
@@ -20,8 +21,11 @@ class FrameReader {
 
   // With a greeting, everything before and including its first occurrence is skipped.
   explicit FrameReader(std::string_view greeting = {}) : greeting_(greeting) {}
+  FrameReader(const FrameReader&) = delete;
+  FrameReader& operator=(const FrameReader&) = delete;
+  ~FrameReader() { wipe(buffer_); }
 
-  void feed(std::string_view bytes) { buffer_ += bytes; }
+  void feed(std::string_view bytes);
   // The next whole frame, nothing yet, or an error after which the stream is useless.
   Result<std::optional<std::string>> next();
   // Whether the greeting has been seen.

@@ -137,6 +137,7 @@ class Job {
       if (plan_.options.verbose) say("host " + host_name(i) + " is reached at " + addresses[i]);
     }
     for (std::size_t i = 0; i < hosts; ++i) agents_[i]->send(ToAgent(make_start(i, addresses[i])));
+    plan_.facts.secret = {};  // from here on the agents have it
     started_ = true;
     return Status::ok();
   }

@@ -157,7 +157,7 @@ int launch(LaunchOptions options, Environment environment) {
   plan.own_name = own_name();
   plan.directory =
       options.working_directory.empty() ? current_directory() : options.working_directory;
-  plan.facts = {random_hex(8), random_hex(32)};
+  plan.facts = {random_hex(8), Secret(random_hex(32))};
   if (plan.facts.secret.empty())
     return complain("no random bytes from the kernel", kExitOwnFailure);
   plan.colour = ::isatty(1) == 1 && !find_variable(environment, "NO_COLOR");

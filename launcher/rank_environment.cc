@@ -120,7 +120,6 @@ Environment rank_identity(const Placement& placement, std::size_t host_index, in
           entry("KOLO_HOST_INDEX", std::to_string(host_index)),
           entry("KOLO_HOST_NAME", without_user(here.host.name)),
           entry("KOLO_HOST_COUNT", std::to_string(placement.hosts.size())),
-          entry("KOLO_SECRET", facts.secret),
           entry("KOLO_JOB", facts.job),
           entry("KOLO_ADDRESSES", addresses),
           entry("RANK", rank),

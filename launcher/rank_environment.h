@@ -9,6 +9,7 @@
 
 #include "launcher/hosts.h"
 #include "launcher/options.h"
+#include "transport/rendezvous/agent_codec.h"
 
 namespace kolo::internal {
 
@@ -21,7 +22,7 @@ void set_variable(Environment& environment, std::string_view name, std::string_v
 
 struct JobFacts {
   std::string job;
-  std::string secret;  // 64 hex digits
+  Secret secret;  // 64 hex digits
 };
 
 // What every rank of the job gets on top of what its agent has: exports, assignments, settings.
@@ -36,7 +37,8 @@ SharedEnvironment shared_environment(const Environment& own, const LaunchOptions
                                      bool remote);
 
 // The rank's identity, in KOLO_* and in torchrun's names. `addresses` are comma-separated. Where
-// to meet (KOLO_RENDEZVOUS, MASTER_*) is added by the agent, which knows its port.
+// to meet (KOLO_RENDEZVOUS, MASTER_*) is added by the agent, which knows its port, and so is the
+// secret, which is in no list for longer than it must.
 Environment rank_identity(const Placement& placement, std::size_t host_index, int local_rank,
                           const JobFacts& facts, std::string_view addresses);
 

@@ -18,6 +18,8 @@ const unsigned char* raw(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+void Key::wipe(Digest& digest) noexcept { OPENSSL_cleanse(digest.data(), digest.size()); }
+
 void Hmac::Free::operator()(evp_mac_ctx_st* context) const { EVP_MAC_CTX_free(context); }
 
 Hmac::Hmac(std::span<const std::byte> key) {

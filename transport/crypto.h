@@ -15,6 +15,23 @@ namespace kolo::internal {
 
 using Digest = std::array<std::byte, 32>;
 
+// A session's key: a digest that is wiped wherever it was held. A plain value.
+class Key {
+ public:
+  Key() = default;
+  explicit Key(Digest&& taken) : digest_(taken) { wipe(taken); }
+  Key(const Key&) = default;
+  Key& operator=(const Key&) = default;
+  ~Key() { wipe(digest_); }
+
+  operator const Digest&() const { return digest_; }  // NOLINT: never longer than the Key
+  friend bool operator==(const Key&, const Key&) = default;
+
+ private:
+  static void wipe(Digest& digest) noexcept;
+  Digest digest_{};
+};
+
 // HMAC-SHA256 under one key, many times. Allocates only when made.
 class Hmac {
  public:

@@ -254,7 +254,7 @@ Status Handshake::on_proof(std::span<const std::byte> bytes) {
                 invalid_argument("refused rank " + std::to_string(claim_.from) + ": " +
                                  std::string(refusal_text(refusal))));
   }
-  session_key_ = code("kolo session key");
+  session_key_ = Key(code("kolo session key"));
   step_ = Step::kDone;
   return Status::ok();
 }
@@ -267,7 +267,7 @@ Status Handshake::on_verdict(std::span<const std::byte> bytes) {
     return fail(HandshakeFault::kWrongSecret, wrong_secret());
   if (verdict.refusal != 0)
     return fail(HandshakeFault::kRefused, refused(claim_, static_cast<Refusal>(verdict.refusal)));
-  session_key_ = code("kolo session key");
+  session_key_ = Key(code("kolo session key"));
   step_ = Step::kDone;
   return Status::ok();
 }

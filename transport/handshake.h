@@ -83,7 +83,7 @@ class Handshake {
   [[nodiscard]] bool introduced() const { return step_ == Step::kProof || step_ == Step::kDone; }
   // Once done:
   [[nodiscard]] const HandshakeClaim& peer() const { return claim_; }
-  [[nodiscard]] const Digest& session_key() const { return session_key_; }
+  [[nodiscard]] const Key& session_key() const { return session_key_; }
 
  private:
   enum class Step { kHello, kChallenge, kProof, kVerdict, kDone, kFailed };
@@ -107,7 +107,7 @@ class Handshake {
   Admit admit_;
   std::string transcript_;  // Hello and the part of Challenge before its proof
   std::string output_;
-  Digest session_key_{};
+  Key session_key_;
 };
 
 }  // namespace kolo::internal

@@ -11,4 +11,6 @@ void wipe(std::string& text) noexcept {
   text.clear();
 }
 
+void wipe(std::span<char> bytes) noexcept { OPENSSL_cleanse(bytes.data(), bytes.size()); }
+
 }  // namespace kolo::internal

@@ -1,14 +1,16 @@
 // Secret: a text that is wiped wherever it was held. For the job's secret. A plain value.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace kolo::internal {
 
-// Overwrites the bytes, in a way that no compiler takes out.
+// Overwrites the bytes, in a way that no compiler takes out. The text is empty then.
 void wipe(std::string& text) noexcept;
+void wipe(std::span<char> bytes) noexcept;
 
 class Secret {
  public:

@@ -28,7 +28,7 @@ namespace kolo::internal {
 struct ProvedConnection {
   tcp::socket socket;
   HandshakeClaim claim;
-  Digest session_key;
+  Key session_key;
   FrameDirection outward;  // of what this side sends
 };
 

@@ -31,7 +31,7 @@ Status take_texts(const Repeated& from, std::vector<std::string>& to) {
 
 void put(agent::ToAgent& to, const StartJob& job) {
   agent::Start& start = *to.mutable_start();
-  start.set_secret(job.secret);
+  start.set_secret(std::string(std::string_view(job.secret)));
   start.set_job(job.job);
   start.set_directory(job.directory);
   start.set_rendezvous_port(job.rendezvous_port);
@@ -109,7 +109,7 @@ void put(agent::FromAgent& to, const AgentDone&) { to.mutable_done(); }
 
 Result<ToAgent> take(const agent::Start& start) {
   StartJob job;
-  job.secret = start.secret();
+  job.secret = std::string_view(start.secret());
   job.job = start.job();
   job.directory = start.directory();
   job.rendezvous_port = start.rendezvous_port();
@@ -169,7 +169,9 @@ std::string protobuf_version() {
 std::string encode(const ToAgent& message) {
   agent::ToAgent to;
   std::visit([&](const auto& body) { put(to, body); }, message);
-  return to.SerializeAsString();
+  std::string bytes = to.SerializeAsString();
+  if (to.has_start()) wipe(*to.mutable_start()->mutable_secret());
+  return bytes;
 }
 
 std::string encode(const FromAgent& message) {
@@ -182,7 +184,11 @@ Result<ToAgent> decode_to_agent(std::string_view bytes) {
   agent::ToAgent to;
   if (!parse(to, bytes)) return malformed("no such message");
   switch (to.kind_case()) {
-    case agent::ToAgent::kStart: return take(to.start());
+    case agent::ToAgent::kStart: {
+      Result<ToAgent> job = take(to.start());
+      wipe(*to.mutable_start()->mutable_secret());
+      return job;
+    }
     case agent::ToAgent::kDeliver:
       return ToAgent(DeliverAnswer{to.deliver().connection(), to.deliver().answer()});
     case agent::ToAgent::kSignal:

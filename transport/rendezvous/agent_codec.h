@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "transport/secret.h"
 
 namespace kolo::internal {
 
@@ -27,7 +28,7 @@ struct StartJob {
     std::vector<std::string> environment;
     bool operator==(const Rank&) const = default;
   };
-  std::string secret;
+  Secret secret;
   std::string job;
   std::string directory;  // empty: stay
   std::vector<std::string> arguments;

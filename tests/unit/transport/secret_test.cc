@@ -11,6 +11,7 @@
 #include <fstream>
 #include <new>
 
+#include "transport/crypto.h"
 #include "transport/secret_file.h"
 
 namespace kolo::internal {
@@ -101,6 +102,26 @@ TEST(Secret, NothingOfItStaysWhereItWasHeld) {
   secret = moved;
   secret.~Secret();
   EXPECT_FALSE(place.holds("geheim"));
+}
+
+TEST(Key, NothingOfItStaysWhereItWasHeld) {
+  constexpr std::byte kMark{0x5a};
+  alignas(Key) std::array<unsigned char, sizeof(Key)> place{};
+  const auto marks = [&place] {
+    const volatile unsigned char* const seen = place.data();  // whatever lives there
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < place.size(); ++i) count += seen[i] == 0x5a ? 1 : 0;
+    return count;
+  };
+  Digest digest;
+  digest.fill(kMark);
+  Key* const key = new (place.data()) Key(std::move(digest));
+  EXPECT_EQ(digest, Digest{});
+  EXPECT_EQ(marks(), sizeof(Digest));
+  const Key copy = *key;
+  key->~Key();
+  EXPECT_EQ(marks(), 0U);
+  EXPECT_EQ(static_cast<const Digest&>(copy)[31], kMark);
 }
 
 }  // namespace
