@@ -10,6 +10,10 @@ void Completions::finish(const RequestPtr& request, const Status& status) {
   KOLO_CHECK(request->phase.load(std::memory_order_relaxed) == RequestState::Phase::kRunning);
   trace_phase(trace_, Trace::Phase::kDone, request->id, request->unit->key.name, clock_.now());
   request->status = status;
+  if (!status.is_ok() && counts_.load(std::memory_order_acquire) &&
+      status.text() == cut_off_by_.text() && ++cut_off_.requests == 1) {
+    cut_off_.first = unit_text(*request->unit);
+  }
   if (!request->callbacks.empty()) {
     const std::lock_guard lock(mutex_);
     for (const CompletionCallback& callback : request->callbacks) {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,6 +29,18 @@ class Completions {
 
   // Exactly once per run of a request; a second time is a Bug.
   void finish(const RequestPtr& request, const Status& status);
+
+  // Requests that were cut off, and the first of them, for people.
+  struct CutOff {
+    std::size_t requests = 0;
+    std::string first;
+  };
+  // From now on those that end with this very status are counted. Both by the driver only.
+  void count_cut_off(const Status& status) {
+    cut_off_by_ = status;
+    counts_.store(true, std::memory_order_release);
+  }
+  [[nodiscard]] const CutOff& cut_off() const { return cut_off_; }
 
   // Runs what is queued, on the calling thread, with no lock held. What a callback throws is
   // logged and goes no further.
@@ -55,6 +68,9 @@ class Completions {
   std::condition_variable changed_;
   std::vector<Due> due_;
   std::atomic<bool> queued_{false};
+  std::atomic<bool> counts_{false};
+  Status cut_off_by_;  // once it counts
+  CutOff cut_off_;
 };
 
 }  // namespace kolo::internal

@@ -78,14 +78,23 @@ Status JobContext::shutdown() {
   const Nanos limit = std::chrono::milliseconds(config_.integer("shutdown_timeout_ms"));
   queue_.command(GoodbyeCommand{std::min(kForRefusals, limit / 2)});
   const Nanos deadline = clock_.now() + limit;
-  driver_.drive_farewell(deadline,
-                         aborted("kolo_shutdown was called on this rank, and the operation did "
-                                 "not end within shutdown_timeout_ms"));
+  const std::string ms = config_.text("shutdown_timeout_ms");
+  driver_.drive_farewell(
+      deadline, aborted("kolo_shutdown was called on this rank, and the operation did not end "
+                        "within shutdown_timeout_ms (" +
+                        ms + ")"));
   driver_.stop();
   gpus_.stop([this] { lane_.release(); });
   KOLO_RETURN_IF_ERROR(engine_.broken());
   const Status health = world_status();
-  return health.code() == StatusCode::kPeerLost ? health : Status::ok();
+  if (health.code() == StatusCode::kPeerLost) return health;
+  const Completions::CutOff& lost = completions_.cut_off();
+  if (lost.requests == 0) return Status::ok();
+  return aborted("operations that had not ended within shutdown_timeout_ms (" + ms +
+                 ") of kolo_shutdown: " + std::to_string(lost.requests) + ", the first of them " +
+                 lost.first +
+                 ". Wait for operations before it, see why other ranks are slow, or "
+                 "raise KOLO_SHUTDOWN_TIMEOUT_MS");
 }
 
 Status JobContext::abort(const std::string& reason) {

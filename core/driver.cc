@@ -301,8 +301,10 @@ void Driver::drive_farewell(Nanos deadline, const Status& late) {
   drive_.lock();
   give_way_.store(false);
   enter();
+  run_bodies(parts_.clock.now());  // which says goodbye, also where there is no time to wait
   drive([this] { return farewell_done(); }, deadline);
-  parts_.executor.end_all(late);
+  parts_.completions.count_cut_off(late);
+  if (!crashed_ && parts_.engine.cut_off(late, parts_.clock.now())) crashed_ = true;
   drive([this] { return parts_.executor.idle(); }, kNever);
   leave();
 }

@@ -64,7 +64,8 @@ class Driver {
   // One bounded attempt to move things, if nobody else drives.
   void drive_once();
   // As drive_until, but asks a driving waiter to give way; until everything has ended here and
-  // every peer has taken leave. Ends what is still under way at the deadline with `late`.
+  // every peer has taken leave. Ends what is still under way at the deadline with `late`; then the
+  // bodies do not run again.
   void drive_farewell(Nanos deadline, const Status& late);
 
  private:
@@ -96,7 +97,7 @@ class Driver {
   std::atomic<bool> missed_{false};  // the background thread was woken and could not drive
   bool moving_ = false;              // what the bodies last said
   bool link_news_ = true;  // a socket event may not have been followed by a look at the link
-  bool crashed_ = false;   // a Bug was caught: the bodies do not run again
+  bool crashed_ = false;   // a Bug was caught, or a farewell cut off: the bodies do not run again
   std::thread background_;
   std::thread::id background_id_;
 };

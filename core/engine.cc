@@ -326,6 +326,14 @@ void Engine::break_with(const Status& cause) {
   }
 }
 
+bool Engine::cut_off(const Status& cause, Nanos now) {
+  take_commands(now);
+  const bool any = !negotiating_.empty() || !joins_.empty() || parts_.units.under_way() > 0 ||
+                   !parts_.executor.idle();
+  if (any) break_with(cause);
+  return any;
+}
+
 // ---- Slots ------------------------------------------------------------------------------------
 
 bool Engine::complete_inline(const RequestPtr& request) {

@@ -76,6 +76,9 @@ class Engine final : private SlotUser {
   void fail(const Status& cause, Nanos now);
   // Ends everything here with `cause`, and nothing else.
   void break_with(const Status& cause);
+  // The same for what a farewell has not brought to its end, and for what is still in the queue;
+  // tick() must not be called any more. False: there was nothing.
+  bool cut_off(const Status& cause, Nanos now);
 
   // Control frames that this rank has sent, heartbeats apart. Any thread.
   [[nodiscard]] std::uint64_t frames_sent() const {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -20,7 +22,8 @@ bool is_one_of(kolo_status status, std::initializer_list<kolo_status> expected) 
   return std::find(expected.begin(), expected.end(), status) != expected.end();
 }
 
-// Rank 1 dies; the others call nothing but kolo_shutdown: with nothing under way, or with much.
+// Rank 1 dies; the others then call nothing but kolo_shutdown: with nothing under way, or with
+// much.
 int with_a_dead_peer(bool in_flight) {
   const Job job;
   job.probe();
@@ -37,6 +40,7 @@ int with_a_dead_peer(bool in_flight) {
                                        &requests.back()));
     }
   }
+  job.gather_before_an_end(job.rank() == 1);
   if (job.rank() == 1) ::raise(SIGKILL);
   const Stopwatch watch;
   const kolo_status status = kolo_shutdown(job.context());
@@ -52,6 +56,15 @@ int with_a_dead_peer(bool in_flight) {
   return 0;
 }
 
+// Whether or not somebody has waited for it.
+bool has_ended(std::int32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t after_name = text.rfind(") ");
+  return after_name == std::string::npos || text[after_name + 2] == 'Z';
+}
+
 // Rank 1 is frozen when the others leave, and continued when they have: nobody waits for ever, and
 // rank 1 finds that it is alone.
 int of_a_frozen_peer() {
@@ -60,6 +73,7 @@ int of_a_frozen_peer() {
   const std::int32_t own = ::getpid();
   expect_status(kolo_allgather(job.context(), &own, pids.data(), 1, KOLO_INT32, nullptr, nullptr),
                 KOLO_OK, "kolo_allgather");
+  job.gather_before_an_end(job.rank() == 1);
   if (job.rank() == 1) {
     ::raise(SIGSTOP);
     std::int64_t value = 1;
@@ -77,7 +91,74 @@ int of_a_frozen_peer() {
   KOLO_EXPECT(is_one_of(status, {KOLO_OK, KOLO_PEER_LOST}));
   watch.expect_between(0, 6, "kolo_shutdown returned");  // shutdown_timeout_ms is 5 s
   sleep_ms(200);                                         // the others do, too
-  KOLO_EXPECT(::kill(pids[1], SIGCONT) == 0);
+  KOLO_EXPECT(::kill(pids[1], SIGCONT) == 0 || errno == ESRCH);
+  // kolorun would end a lost rank that is the last one.
+  for (int i = 0; i < 500 && !has_ended(pids[1]); ++i) sleep_ms(10);
+  return 0;
+}
+
+struct Told {
+  std::atomic<int> calls{0};
+  std::atomic<kolo_status> status{KOLO_OK};
+};
+
+void note_end(kolo_status status, const char*, void* user) {
+  auto& told = *static_cast<Told*>(user);
+  told.status = status;
+  ++told.calls;
+}
+
+// 2 ranks. `frozen` stands still, and is not given up yet, when the other one leaves with an
+// operation of both that has started, and one of its own that has not: the one is cut off when
+// shutdown_timeout_ms have passed, and who leaves is told so; both end with KOLO_ABORTED.
+int cuts_off(int frozen) {
+  constexpr std::size_t kCount = 16'000'000;
+  const Job job;
+  job.expect_size(2);
+  std::vector<std::int32_t> pids(2);
+  const std::int32_t own = ::getpid();
+  expect_status(kolo_allgather(job.context(), &own, pids.data(), 1, KOLO_INT32, nullptr, nullptr),
+                KOLO_OK, "kolo_allgather");
+  std::vector<float> big(kCount, 1.0F);
+  job.finish(job.submit("big", big), KOLO_OK);  // known: it starts without a word from the other
+  job.gather_before_an_end(job.rank() == frozen);
+  kolo_options options = named("big");
+  Told told[2];
+  options.callback = note_end;
+  options.user = &told[0];
+  kolo_request started = job.submit_raw(options, big.data(), big.size(), KOLO_FLOAT32);
+  // Operations start in their order; this small one is done long before the other.
+  job.reduce("after", std::vector<float>(1000, 1.0F));
+  if (job.rank() == frozen) {
+    ::raise(SIGSTOP);
+    const kolo_status status = kolo_barrier(job.context(), nullptr, nullptr);
+    KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_PEER_LOST}));
+    const Stopwatch watch;
+    static_cast<void>(kolo_shutdown(job.context()));
+    watch.expect_between(0, 2, "the continued rank left");
+    return 0;
+  }
+  float value = 1.0F;
+  options = named("lonely");
+  options.callback = note_end;
+  options.user = &told[1];
+  kolo_request waiting = job.submit_raw(options, &value, 1, KOLO_FLOAT32);
+  std::thread waiter([&] {
+    for (kolo_request request : {started, waiting}) {
+      const kolo_status status = kolo_wait(job.context(), &request, KOLO_FOREVER);
+      KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_NOT_INITIALIZED}));
+    }
+  });
+  sleep_ms(200);
+  const Stopwatch watch;
+  expect_status(kolo_shutdown(job.context()), KOLO_ABORTED, "kolo_shutdown");
+  expect_text({"shutdown_timeout_ms (500)", ": 1, the first of them allreduce 'big'",
+               "KOLO_SHUTDOWN_TIMEOUT_MS"});
+  watch.expect_between(0.4, 2, "kolo_shutdown returned");
+  waiter.join();
+  for (const Told& one : told) KOLO_EXPECT(one.calls == 1 && one.status == KOLO_ABORTED);
+  KOLO_EXPECT(value == 1.0F);
+  KOLO_EXPECT(::kill(pids[static_cast<std::size_t>(frozen)], SIGCONT) == 0);
   return 0;
 }
 
@@ -326,6 +407,7 @@ int exit_in_flight() {
   static auto& values = *new std::vector(40, std::vector<float>(100'000, 1.0F));
   std::atexit([] { sleep_ms(30); });  // runs last, long after those of the libraries that kolo uses
   const Job job;
+  job.gather_before_an_end(job.rank() == 2);  // the first to go
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::string name = "g" + std::to_string(i);
     const kolo_options options = named(name.c_str());
@@ -382,6 +464,8 @@ std::vector<Situation> shutdown_situations() {
   return {{"shutdown-dead-peer", [] { return with_a_dead_peer(false); }},
           {"shutdown-dead-peer-in-flight", [] { return with_a_dead_peer(true); }},
           {"shutdown-frozen-peer", of_a_frozen_peer},
+          {"shutdown-cuts-off-0", [] { return cuts_off(1); }},
+          {"shutdown-cuts-off-1", [] { return cuts_off(0); }},
           {"shutdown-amid-aborts", amid_aborts},
           {"static-context", static_context},
           {"exit-in-flight", exit_in_flight},
