@@ -125,7 +125,7 @@ Result<Road> road_of_one(const Config& config, Logger& logger, Road road) {
   InprocNetwork network(1);
   road.name = "none";
   road.fabric.table.peers.push_back(
-      {0, 0, 0, host_name(config), static_cast<std::int64_t>(::getpid()), {}, {}});
+      {0, 0, 0, host_name(config), static_cast<std::int64_t>(::getpid()), {}, {}, {}});
   road.fabric.table.generation = 1;
   road.fabric.control = control.link(0);
   road.fabric.channels = network.channels(0);
@@ -205,20 +205,21 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
   const std::string transport = config.text("transport");
   const int streams = static_cast<int>(config.integer("streams"));
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, config.flag("checksum")};
+  const ProcessWatch processes(table, road.rank);
+  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, config.flag("checksum"), &processes};
   auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);
   if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
+  const RankAtStart self{identity, road.rank, processes};
   const auto left = [&] { return std::max(deadline - clock.now(), kLeastForSharing); };
   if (transport != "tcp" && transport != "mpi") {
-    auto memory =
-        share_memory(config, identity, road.rank, road.fabric, left(), *road.poller, logger);
+    auto memory = share_memory(config, self, road.fabric, left(), *road.poller, logger);
     if (!memory) return memory.status();
     road.memory = *std::move(memory);
   }
   if (road.memory.window == nullptr) {
-    road.watch = watch_each_other(identity, road.rank, table, left(), logger);
+    road.watch = watch_each_other(self, table, left(), logger);
   }
   if (road.witness() != nullptr) {
     KOLO_RETURN_IF_ERROR(road.poller->add(road.witness()->bell()));
@@ -237,6 +238,7 @@ PeerInfo describe_self(const Config& config, int rank) {
           place("local_rank"),
           host_name(config),
           static_cast<std::int64_t>(::getpid()),
+          pid_space(),
           {},
           shared_settings(config)};
 }
@@ -264,6 +266,7 @@ Result<Road> road_of_several(Config& config, Logger& logger, const Status& obsta
   if (!listener) return decline(listener.status());
   self.endpoints = (*listener)->endpoints();
   auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit);
+  if (client.status().code() == StatusCode::kResource) return decline(client.status());
   if (!client) return client.status();
   road.client = *std::move(client);
   if (Status status = connect_road(config, logger, meeting->identity, **listener, mpi, road);

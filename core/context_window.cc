@@ -48,28 +48,29 @@ std::string place_of(const JobIdentity& identity, const PeerTable& table, int fi
   return place;
 }
 
-ShmOptions options_of(const JobIdentity& identity, int rank, const PeerTable& table,
+ShmOptions options_of(const RankAtStart& self, const PeerTable& table,
                       const std::vector<int>& local, Nanos limit) {
   ShmOptions options;
-  options.rank = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+  options.rank = static_cast<int>(std::find(local.begin(), local.end(), self.rank) - local.begin());
   options.size = static_cast<int>(local.size());
-  options.place = place_of(identity, table, local.front());
-  options.identity = identity;
+  options.place = place_of(self.identity, table, local.front());
+  options.identity = self.identity;
+  options.processes = &self.processes;
   options.limit = limit;
   options.quiet = kQuiet;
   return options;
 }
 
-Result<std::unique_ptr<Window>> meet(const Config& config, const JobIdentity& identity, int rank,
+Result<std::unique_ptr<Window>> meet(const Config& config, const RankAtStart& self,
                                      const PeerTable& table, Nanos limit) {
-  const std::vector<int> local = ranks_of_my_host(table, rank);
+  const std::vector<int> local = ranks_of_my_host(table, self.rank);
   const auto bytes = static_cast<std::size_t>(config.integer("shm_bytes"));
   if (local.size() == 1) {
     auto windows = make_inproc_windows(1, bytes);
     if (!windows) return windows.status();
     return std::move(windows->front());
   }
-  ShmOptions options = options_of(identity, rank, table, local, limit);
+  ShmOptions options = options_of(self, table, local, limit);
   options.bytes = bytes;
   return meet_shm(options);
 }
@@ -99,9 +100,9 @@ Status carve(const Config& config, SharedMemory& memory) {
   return Status::ok();
 }
 
-Result<SharedMemory> make(const Config& config, const JobIdentity& identity, int rank,
-                          const PeerTable& table, Nanos limit) {
-  auto window = meet(config, identity, rank, table, limit);
+Result<SharedMemory> make(const Config& config, const RankAtStart& self, const PeerTable& table,
+                          Nanos limit) {
+  auto window = meet(config, self, table, limit);
   if (!window) return window.status();
   SharedMemory memory;
   memory.window = *std::move(window);
@@ -119,23 +120,26 @@ Status cannot_share(const Config& config, const PeerInfo& self) {
 
 }  // namespace
 
-Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
-                                  Fabric& fabric, Nanos limit, Poller& poller, Logger& logger) {
+Result<SharedMemory> share_memory(const Config& config, const RankAtStart& self, Fabric& fabric,
+                                  Nanos limit, Poller& poller, Logger& logger) {
+  const int rank = self.rank;
   const PeerTable& table = fabric.table;
   if (!any_host_has_two(table)) return SharedMemory();
   const SteadyClock clock;
   const Nanos deadline = clock.now() + limit;
-  auto memory = make(config, identity, rank, table, limit);
+  auto memory = make(config, self, table, limit);
   const std::string transport = config.text("transport");
   const bool insists = transport == "shm" || transport == "shm+mpi";
-  const Status own =
-      memory ? Status::ok() : cannot_share(config, table.peers[static_cast<std::size_t>(rank)]);
+  Status own;
+  if (!memory) own = self.processes.lost();
+  if (!memory && own) own = cannot_share(config, table.peers[static_cast<std::size_t>(rank)]);
   const Status agreed = agree(*fabric.control, linked_ranks(table, rank), table, rank, own, poller,
                               std::max(deadline, clock.now() + kLeastForNews));
   if (agreed.is_ok()) {
     memory->window->map_carved();
     return memory;
   }
+  if (agreed.code() == StatusCode::kPeerLost) return agreed;  // which is why
   if (insists && !memory) return memory.status();
   if (insists || agreed.code() != StatusCode::kResource) return agreed;
   // One word of the job: from the first rank that knows why.
@@ -146,11 +150,11 @@ Result<SharedMemory> share_memory(const Config& config, const JobIdentity& ident
   return SharedMemory();
 }
 
-std::unique_ptr<Witness> watch_each_other(const JobIdentity& identity, int rank,
-                                          const PeerTable& table, Nanos limit, Logger& logger) {
-  const std::vector<int> local = ranks_of_my_host(table, rank);
+std::unique_ptr<Witness> watch_each_other(const RankAtStart& self, const PeerTable& table,
+                                          Nanos limit, Logger& logger) {
+  const std::vector<int> local = ranks_of_my_host(table, self.rank);
   if (local.size() == 1) return nullptr;
-  ShmOptions options = options_of(identity, rank, table, local, limit);
+  ShmOptions options = options_of(self, table, local, limit);
   options.place += "|watch";
   options.quiet = kQuietToWatch;
   Result<std::unique_ptr<Witness>> witness = meet_to_watch(options);

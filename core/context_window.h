@@ -17,6 +17,7 @@
 #include "transport/arena.h"
 #include "transport/fabric.h"
 #include "transport/poller.h"
+#include "transport/process_watch.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace kolo::internal {
@@ -29,19 +30,26 @@ struct SharedMemory {
   std::unique_ptr<Arena> arena;
 };
 
+// Who meets the others, and what sees them end meanwhile. Of references that outlive the call.
+struct RankAtStart {
+  const JobIdentity& identity;
+  int rank;
+  const ProcessWatch& processes;
+};
+
 // Meets the ranks of this host, and carves. Blocks up to `limit`, which counts for all ranks; every
 // rank of the job must call it, also one that is alone on its host. Nothing (and one warning) when
 // sharing was not possible on some host and is not insisted on (transport=shm): then no host
 // shares. Nothing either when no two ranks are on one host.
 // Errors: as meet_shm() gives them, if insisted on; PEER_LOST, TIMED_OUT.
-Result<SharedMemory> share_memory(const Config& config, const JobIdentity& identity, int rank,
-                                  Fabric& fabric, Nanos limit, Poller& poller, Logger& logger);
+Result<SharedMemory> share_memory(const Config& config, const RankAtStart& self, Fabric& fabric,
+                                  Nanos limit, Poller& poller, Logger& logger);
 
 // Where the ranks of this host share no memory: what tells them at once that one of them has died.
 // Null, and nothing is lost but speed, where they cannot meet for it (other network namespaces,
 // something lacks), or this one is alone on its host. Blocks up to `limit`, and not for long where
 // others do not come.
-std::unique_ptr<Witness> watch_each_other(const JobIdentity& identity, int rank,
-                                          const PeerTable& table, Nanos limit, Logger& logger);
+std::unique_ptr<Witness> watch_each_other(const RankAtStart& self, const PeerTable& table,
+                                          Nanos limit, Logger& logger);
 
 }  // namespace kolo::internal

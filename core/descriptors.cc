@@ -9,8 +9,8 @@
 namespace kolo::internal {
 namespace {
 
-// Pollers, timers, wake-ups, listeners, the way up to the leader, the timeline; and what is open
-// for a moment while ranks meet.
+// Beside those that grow with the ranks: pollers, timers, wake-ups, listeners, the way up to the
+// leader, the timeline; and what is open for a moment while ranks meet.
 constexpr std::size_t kOwn = 24;
 
 std::size_t number(const Config& config, std::string_view key) {
@@ -42,8 +42,9 @@ std::size_t descriptors_of(const Config& config) {
   const bool serves = number(config, "rank") == 0 && !config.is_set("launcher");
   const std::size_t neighbours =
       config.is_set("local_size") ? number(config, "local_size") - 1 : peers;
-  return kOwn + (by_mpi ? 0 : peers * number(config, "streams")) + (leads ? peers : 1) +
-         (shares ? neighbours : 0) + (serves ? size : 0);
+  // Their processes are watched until all have met.
+  return kOwn + neighbours + (by_mpi ? 0 : peers * number(config, "streams")) +
+         (leads ? peers : 1) + (shares ? neighbours : 0) + (serves ? size : 0);
 }
 
 Status make_room_for_descriptors(const Config& config) {

@@ -39,6 +39,7 @@ struct Cell {
   std::atomic<Phase> phase;
   std::atomic<std::int64_t> steps;  // complete, with the right results
   std::atomic<std::int32_t> fired;  // a call was made to fail
+  std::atomic<std::int64_t> died;   // kDie: right before it did
   // The first call that failed.
   std::int32_t status;
   Phase failed_in;

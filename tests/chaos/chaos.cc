@@ -169,12 +169,12 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   kolo::chaos::Arguments arguments;
   if (!kolo::chaos::read(argc, argv, arguments)) {
-    std::fprintf(
-        stderr,
-        "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
-        "limit|disk|clock|lossy|none]\n             [--trials N] [--seed S] [--peer-timeout-ms T] "
-        "[--ballast-mib B] [--calm-ms C] [--run-ms R]\n             [--busy N] "
-        "[--seconds LIMIT] [--verbose]\n");
+    std::fprintf(stderr,
+                 "usage: chaos --road shm|tcp|hosts [--fault kill|freeze|pause|slow|link|drop|fail|"
+                 "limit|disk|clock|lossy|die|none]\n             [--trials N] [--seed S] "
+                 "[--peer-timeout-ms T] "
+                 "[--ballast-mib B] [--calm-ms C] [--run-ms R]\n             [--busy N] "
+                 "[--seconds LIMIT] [--verbose]\n");
     return 2;
   }
   try {

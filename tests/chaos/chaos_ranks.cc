@@ -45,6 +45,8 @@ std::int64_t mapped_mib() {
   return pages * ::sysconf(_SC_PAGESIZE) >> 20;
 }
 
+Cell* dying = nullptr;  // of who is to die during init
+
 class Rank {
  public:
   Rank(BoardFile& board, int rank)
@@ -101,6 +103,11 @@ class Rank {
     if (plan_.fault == Fault::kFail) {
       chaos_shim_fail(calls()[static_cast<std::size_t>(plan_.call)].c_str(), plan_.nth);
     }
+    if (plan_.fault == Fault::kDie) {
+      dying = &cell_;
+      chaos_shim_die(deadly_calls()[static_cast<std::size_t>(plan_.call)].c_str(), plan_.nth,
+                     [] { dying->died = monotonic_ns(); });
+    }
     if (plan_.fault != Fault::kLimit) return;
     const int kind = plan_.address_space ? RLIMIT_AS : RLIMIT_NOFILE;
     rlimit limit{};
@@ -119,6 +126,7 @@ class Rank {
       cell_.fired = chaos_shim_fired();
       chaos_shim_fail("", 0);
     }
+    if (plan_.fault == Fault::kDie) chaos_shim_die("", 0, nullptr);
     if (plan_.fault != Fault::kLimit) return;
     cell_.fired = witness_.has_failed() ? 1 : 0;
     ::setrlimit(plan_.address_space ? RLIMIT_AS : RLIMIT_NOFILE, &whole_);

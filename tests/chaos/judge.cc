@@ -53,7 +53,7 @@ class Judgement {
     return seen_.ranks[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] bool is_killed(int rank) const {
-    return plan_.fault == Fault::kKill && rank == plan_.victim && seen_.struck;
+    return is_death() && rank == plan_.victim && seen_.struck;
   }
 
   // What holds in every trial.
@@ -118,7 +118,10 @@ class Judgement {
     }
   }
 
-  [[nodiscard]] bool is_silence() const { return plan_.fault != Fault::kKill; }
+  [[nodiscard]] bool is_death() const {
+    return plan_.fault == Fault::kKill || plan_.fault == Fault::kDie;
+  }
+  [[nodiscard]] bool is_silence() const { return !is_death(); }
 
   void judge_loss(int rank) {
     const Account& account = at(rank);
@@ -137,7 +140,8 @@ class Judgement {
   void judge_kind(int rank) {
     const Account& account = at(rank);
     const bool is_cut_off = rank == plan_.victim;  // frozen, then continued
-    const bool may_time_out = account.failed_in == Phase::kInit && account.status == KOLO_TIMED_OUT;
+    const bool may_time_out = account.failed_in == Phase::kInit &&
+                              account.status == KOLO_TIMED_OUT && may_be_missing(account);
     if (account.status != KOLO_PEER_LOST && !may_time_out && !is_cut_off) {
       say(rank, "not a lost peer, but: " + account.error);
     }
@@ -148,6 +152,13 @@ class Judgement {
     }
   }
 
+  // Without a launcher nobody knows of the death of a rank that has not come yet; with one, its
+  // process has to be known to it.
+  [[nodiscard]] bool may_be_missing(const Account& account) const {
+    if (plan_.fault != Fault::kDie) return true;
+    return !plan_.by_kolorun && (account.error.find("missing rank") != std::string::npos ||
+                                 account.error.find("did not meet") != std::string::npos);
+  }
   [[nodiscard]] bool is_across_wire(int) const {
     return plan_.fault == Fault::kLink || plan_.fault == Fault::kDrop;
   }
@@ -160,7 +171,9 @@ class Judgement {
 
   void judge_time(int rank) {
     const Account& account = at(rank);
-    if (account.failed_in == Phase::kInit) {
+    const bool waits_for_the_missing = account.status == KOLO_TIMED_OUT;
+    if (account.failed_in == Phase::kInit &&
+        (plan_.fault != Fault::kDie || waits_for_the_missing)) {
       const std::int64_t took = account.failed - account.entered;
       if (took > (kStartTimeoutMs + kVerdictMs) * kNanosPerMs) {
         say(rank, "init took " + ms_text(took) + ": " + account.error);
@@ -168,7 +181,10 @@ class Judgement {
       return;
     }
     if (plan_.fault == Fault::kFreeze && rank == plan_.victim) return;
-    const std::int64_t since = account.failed - seen_.fault_began;
+    // Who comes to kolo_init later can be told there only.
+    const std::int64_t since =
+        account.failed - (plan_.fault == Fault::kDie ? std::max(seen_.fault_began, account.entered)
+                                                     : seen_.fault_began);
     const std::int64_t least = is_silence() ? plan_.peer_timeout_ms : 0;
     const std::int64_t most = is_silence() ? plan_.peer_timeout_ms + kToleranceMs : kVerdictMs;
     const std::int64_t slack = seen_.fault_ended - seen_.fault_began;
@@ -185,7 +201,7 @@ class Judgement {
     for (std::size_t i = 0; i < seen_.exit_codes.size(); ++i) {
       const int code = seen_.exit_codes[i];
       const bool victims = plan_.by_kolorun || i == static_cast<std::size_t>(plan_.victim);
-      const bool killed = plan_.fault == Fault::kKill && seen_.struck && victims;
+      const bool killed = is_death() && seen_.struck && victims;
       const bool right = killed ? code == 137 : code == 0;
       if (!right) say("exit code " + std::to_string(code) + " of process " + std::to_string(i));
     }
@@ -223,9 +239,8 @@ std::vector<Latency> latencies(const Observed& observed) {
   const Plan& plan = observed.plan;
   for (int rank = 0; rank < plan.size(); ++rank) {
     const Account& account = observed.ranks[static_cast<std::size_t>(rank)];
-    if (rank == plan.victim || account.status != KOLO_PEER_LOST ||
-        account.failed_in == Phase::kInit)
-      continue;
+    if (rank == plan.victim || account.status != KOLO_PEER_LOST) continue;
+    if (account.failed_in == Phase::kInit && plan.fault != Fault::kDie) continue;
     const bool later = account.entered > observed.fault_began;
     result.push_back({account.failed - (later ? account.entered : observed.fault_began), later});
   }

@@ -45,7 +45,7 @@ TEST(Plan, BreaksWiresOnlyWhereThereAreSome) {
 
 TEST(Plan, WordsAreReadBack) {
   for (const char* word : {"kill", "freeze", "pause", "slow", "link", "drop", "fail", "limit",
-                           "disk", "clock", "lossy"}) {
+                           "disk", "clock", "lossy", "die"}) {
     ASSERT_TRUE(fault_of(word).has_value()) << word;
     EXPECT_STREQ(word_of(*fault_of(word)), word);
   }

@@ -10,8 +10,8 @@ namespace {
 using internal::Rng;
 
 constexpr const char* kRoads[] = {"shm", "tcp", "hosts"};
-constexpr const char* kFaults[] = {"none", "kill", "freeze", "pause", "slow",  "link",
-                                   "drop", "fail", "limit",  "disk",  "clock", "lossy"};
+constexpr const char* kFaults[] = {"none", "kill",  "freeze", "pause", "slow",  "link", "drop",
+                                   "fail", "limit", "disk",   "clock", "lossy", "die"};
 constexpr const char* kMoments[] = {"init", "idle", "negotiate", "transfer", "shutdown"};
 
 template <typename T, std::size_t kCount>
@@ -28,7 +28,7 @@ bool needs_wires(Fault fault) {
 
 Fault draw_fault(Rng& random, Road road) {
   std::vector<Fault> all;
-  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kLossy); ++i) {
+  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kDie); ++i) {
     const auto fault = static_cast<Fault>(i);
     if (road == Road::kHosts ? fault != Fault::kDisk : !needs_wires(fault)) all.push_back(fault);
   }
@@ -44,6 +44,7 @@ Moment draw_moment(Rng& random, Fault fault) {
     case Fault::kFreeze:
     case Fault::kLink:
     case Fault::kDrop: return random.pick(running);
+    case Fault::kDie: return Moment::kInit;
     default: return Moment::kTransfer;
   }
 }
@@ -85,6 +86,15 @@ const std::vector<std::string>& calls() {
   return names;
 }
 
+const std::vector<std::string>& deadly_calls() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = calls();
+    all.insert(all.end(), {"connect", "listen", "send", "sendmsg", "recvmsg"});
+    return all;
+  }();
+  return names;
+}
+
 Plan draw_plan(std::uint64_t seed, Road road, std::optional<Fault> fault,
                std::int64_t peer_timeout_ms) {
   Rng random(seed);
@@ -113,6 +123,10 @@ Plan draw_plan(std::uint64_t seed, Road road, std::optional<Fault> fault,
   }
   if (plan.fault == Fault::kFail) {
     plan.call = random.below(static_cast<int>(calls().size()));
+    plan.nth = 1 + random.below(12);
+  }
+  if (plan.fault == Fault::kDie) {
+    plan.call = random.below(static_cast<int>(deadly_calls().size()));
     plan.nth = 1 + random.below(12);
   }
   if (plan.fault == Fault::kLimit) {
@@ -150,6 +164,10 @@ std::string text_of(const Plan& plan) {
   if (plan.fault == Fault::kFail) {
     text += ", " + calls()[static_cast<std::size_t>(plan.call)] + " number " +
             std::to_string(plan.nth) + " fails";
+  }
+  if (plan.fault == Fault::kDie) {
+    text += ", at " + deadly_calls()[static_cast<std::size_t>(plan.call)] + " number " +
+            std::to_string(plan.nth);
   }
   if (plan.fault == Fault::kLimit) {
     text += plan.address_space ? ", MiB to map: " : ", descriptors to open: ";

@@ -28,6 +28,7 @@ enum class Fault : std::int32_t {
   kDisk,    // no room for the timeline: no effect
   kClock,   // the wall clock jumps: no effect
   kLossy,   // some packets between hosts are lost, from then to the end: no effect
+  kDie,     // SIGKILL at the k-th call of a kind during init
 };
 
 // Where the victim is when it happens.
@@ -55,8 +56,8 @@ struct Plan {
   std::int64_t largest_bytes = 0;  // of the mixed workload
   std::int64_t ballast_bytes = 0;  // memory that the victim holds besides
   std::int64_t calm_ms = 0;        // who is told does nothing for so long, and then looks around
-  std::int32_t call = 0;           // of kFail: index into calls()
-  std::int32_t nth = 0;            // of kFail: the nth such call; of kLimit: descriptors, or MiB
+  std::int32_t call = 0;           // of kFail, index into calls(); of kDie, into deadly_calls()
+  std::int32_t nth = 0;            // of these: the nth such call; of kLimit: descriptors, or MiB
   bool address_space = false;      // kLimit: of that, else of descriptors
   std::int32_t loss_percent = 0;   // of kLossy, each way
   bool leaves_early = false;       // survivors shut down before a frozen victim goes on
@@ -69,6 +70,8 @@ struct Plan {
 
 // What can be made to fail.
 const std::vector<std::string>& calls();
+// Where a rank can be made to die.
+const std::vector<std::string>& deadly_calls();
 
 // `fault`: nothing: any that this road can have. `peer_timeout_ms`: 0: drawn, too.
 Plan draw_plan(std::uint64_t seed, Road road, std::optional<Fault> fault,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -24,7 +26,21 @@ std::atomic<int> left{0};
 std::atomic<int> fired{0};
 std::atomic<long long> ahead_ns{0};
 
+struct Death {
+  std::atomic<const char*> call{nullptr};
+  std::atomic<int> left{0};
+  void (*before)() = nullptr;
+} death;
+
+void pass(const char* name) {
+  const char* wanted = death.call.load();
+  if (wanted == nullptr || strcmp(wanted, name) != 0 || death.left.fetch_sub(1) != 1) return;
+  death.before();
+  kill(getpid(), SIGKILL);
+}
+
 bool fails(const char* name) {
+  pass(name);
   const char* wanted = failing.load();
   if (wanted == nullptr || strcmp(wanted, name) != 0 || left.fetch_sub(1) != 1) return false;
   fired = 1;
@@ -54,6 +70,11 @@ void chaos_shim_fail(const char* name, int nth) {
   failing = name;
 }
 int chaos_shim_fired() { return fired; }
+void chaos_shim_die(const char* name, int nth, void (*before)()) {
+  death.before = before;
+  death.left = nth;
+  death.call = name;
+}
 void chaos_shim_set_clock(long long ns) { ahead_ns = ns; }
 
 int open(const char* path, int flags, ...) {
@@ -91,6 +112,26 @@ int accept4(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 }
 int bind(int fd, const sockaddr* address, socklen_t bytes) noexcept {
   return call("bind", ENOMEM, -1, fd, address, bytes);
+}
+int listen(int fd, int backlog) noexcept {
+  pass("listen");
+  return next<int (*)(int, int)>("listen")(fd, backlog);
+}
+int connect(int fd, const sockaddr* address, socklen_t bytes) {
+  pass("connect");
+  return next<int (*)(int, const sockaddr*, socklen_t)>("connect")(fd, address, bytes);
+}
+ssize_t send(int fd, const void* data, size_t bytes, int flags) {
+  pass("send");
+  return next<ssize_t (*)(int, const void*, size_t, int)>("send")(fd, data, bytes, flags);
+}
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  pass("sendmsg");
+  return next<ssize_t (*)(int, const msghdr*, int)>("sendmsg")(fd, message, flags);
+}
+ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  pass("recvmsg");
+  return next<ssize_t (*)(int, msghdr*, int)>("recvmsg")(fd, message, flags);
 }
 int dup(int fd) noexcept { return call("dup", EMFILE, -1, fd); }
 int eventfd(unsigned count, int flags) noexcept {

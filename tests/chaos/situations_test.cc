@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/chaos/stage.h"
 #include "tests/multiproc/cases/case_launch.h"
 
@@ -70,6 +72,50 @@ TEST(Situation, S34) {
     plan.workload = Workload::kAllreduce4M;
     plan.by_kolorun = true;
     expect_right(stage.perform(plan));
+  }
+}
+
+// A rank that dies at any step of kolo_init: at the n-th call of each kind, as far as there is one.
+// The others are told at once, or, without a launcher, that it is missing.
+TEST(Situation, ADeathAtAnyStepOfInit) {
+  Stage stage(obstacle_to_hosts().empty() ? 1 : 0);
+  const int stride = long_tests() ? 1 : 5;
+  int deaths = 0;
+  for (const std::int32_t victim : {0, 3}) {
+    for (std::size_t call = 0; call < deadly_calls().size(); ++call) {
+      for (std::int32_t nth = 1 + static_cast<int>(call) % stride;; nth += stride) {
+        Plan plan = draw_plan(32'000, road_under_test(), Fault::kDie, 3000);
+        plan.victim = victim;
+        plan.call = static_cast<std::int32_t>(call);
+        plan.nth = nth;
+        plan.by_kolorun = nth % 2 == 0;
+        const Observed observed = stage.perform(plan);
+        expect_right(observed);
+        if (observed.plan.fault == Fault::kNone) break;  // it makes fewer
+        ++deaths;
+      }
+    }
+  }
+  EXPECT_GE(deaths, 20);  // else nothing was tried
+}
+
+// What a thread is woken by is refused to a rank, one thing after the other: an error with a
+// status, or nothing where there is another way, and never a wait without end.
+TEST(Situation, EventsThatAreRefused) {
+  Stage stage(obstacle_to_hosts().empty() ? 1 : 0);
+  const auto& names = calls();
+  for (const char* name : {"epoll_ctl", "eventfd"}) {
+    const auto call = std::find(names.begin(), names.end(), name) - names.begin();
+    for (const std::int32_t victim : {0, 2}) {
+      for (std::int32_t nth = 1; nth <= 12; nth += long_tests() ? 1 : 2) {
+        Plan plan = draw_plan(31'000, road_under_test(), Fault::kFail, 3000);
+        plan.victim = victim;
+        plan.call = static_cast<std::int32_t>(call);
+        plan.nth = nth;
+        plan.by_kolorun = false;  // so that rank 0 serves the rendezvous
+        expect_right(stage.perform(plan));
+      }
+    }
   }
 }
 

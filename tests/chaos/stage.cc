@@ -111,7 +111,7 @@ RunOptions Stage::options_of(const Plan& plan, const std::string& trial) const {
       {"KOLO_PEER_TIMEOUT_MS", std::to_string(plan.peer_timeout_ms)},
       {"KOLO_START_TIMEOUT_MS", std::to_string(kStartTimeoutMs)},
   };
-  if (plan.fault == Fault::kFail || plan.fault == Fault::kClock) {
+  if (plan.fault == Fault::kFail || plan.fault == Fault::kClock || plan.fault == Fault::kDie) {
     options.environment["LD_PRELOAD"] = KOLO_CHAOS_SHIM;
   }
   return options;
@@ -229,7 +229,11 @@ Observed Stage::perform(const Plan& plan) {
     Job job = start(plan, folder / "board");
     const bool is_start = plan.fault == Fault::kFail || plan.fault == Fault::kLimit;
     const Cell& victim = board->cells[static_cast<std::size_t>(plan.victim)];
-    if (is_start) {
+    if (plan.fault == Fault::kDie) {
+      await([&] { return victim.died != 0 || victim.phase > Phase::kInit; });
+      observed.struck = victim.died != 0;
+      board->fault_began = board->fault_ended = victim.died.load();
+    } else if (is_start) {
       observed.struck = await([&] { return victim.phase > Phase::kInit; });
       sleep_us(100'000);
     } else if (await_moment(plan, *board)) {
@@ -249,6 +253,11 @@ Observed Stage::perform(const Plan& plan) {
   }
   if (own_descriptors() != descriptors)
     observed.leftovers.emplace_back("the director's descriptors");
+  // Whoever makes fewer calls than it could have survived does not die.
+  if (plan.fault == Fault::kDie && !observed.struck) {
+    observed.plan.fault = Fault::kNone;
+    observed.struck = true;
+  }
   // Whoever leaves faster than he can be killed is not harmed.
   const Account& victim = observed.ranks[static_cast<std::size_t>(plan.victim)];
   if (plan.fault == Fault::kKill && victim.phase == Phase::kDone) {

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <cstring>
 
@@ -79,6 +80,21 @@ error_code accept_socket(int listening, const tcp& protocol, tcp::socket& socket
   UniqueFd fd(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.is_open()) return last_error();
   return adopt(std::move(fd), protocol, socket);
+}
+
+Status check_timers(asio::io_context& io) {
+  asio::steady_timer timer(io, std::chrono::steady_clock::now());
+  bool went_off = false;
+  timer.async_wait([&went_off](const error_code& error) { went_off = !error; });
+  io.run_for(std::chrono::milliseconds(300));
+  if (!went_off) io.poll();  // this thread may not have run in all that time
+  timer.cancel();
+  io.poll();
+  io.restart();
+  if (went_off) return Status::ok();
+  return resource_error(
+      "the system gives no timers (epoll_ctl, timerfd); raise the limit of open files (ulimit -n) "
+      "or fs.epoll.max_user_watches");
 }
 
 Result<std::vector<tcp::endpoint>> resolve(const std::string& address) {

@@ -3,6 +3,7 @@
 // Included by the few files that do control-plane input and output.
 #pragma once
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <string>
 #include <vector>
@@ -35,5 +36,9 @@ boost::system::error_code accept_socket(int listening, const tcp& protocol, tcp:
 Result<std::vector<tcp::endpoint>> resolve(const std::string& address);
 
 [[nodiscard]] std::string to_text(const tcp::endpoint& endpoint);
+
+// Whether timers of this io_context, which is new, go off: Asio does not say when the system has
+// refused it what for. RESOURCE.
+Status check_timers(asio::io_context& io);
 
 }  // namespace kolo::internal

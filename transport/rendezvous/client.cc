@@ -25,6 +25,7 @@ class Client final : public RendezvousClient {
       : endpoint_(std::move(endpoint)), identity_(std::move(identity)) {}
 
   Status join(Meeting::Join join, Nanos limit) {
+    KOLO_RETURN_IF_ERROR(check_timers(io_));
     Result<std::vector<tcp::endpoint>> addresses = resolve(endpoint_);
     if (!addresses) return addresses.status();
     claim_ = {identity_.protocol, HandshakeRole::kRendezvous, 0, join.peer.rank, -1, 0};

@@ -1,5 +1,9 @@
 #include "transport/rendezvous/front_end.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <exception>
@@ -127,15 +131,22 @@ class FrontEnd final : public RendezvousFrontEnd {
             [this](ProvedConnection connection) { admit(std::move(connection)); },
             [this](const std::string& line) { backend_.warn(line); }),
         alarm_(io_),
-        endpoint_(to_text(acceptor_.endpoint())) {
+        bell_(io_),
+        endpoint_(to_text(acceptor_.endpoint())) {}
+
+  Status begin() {
+    KOLO_RETURN_IF_ERROR(check_timers(io_));
+    KOLO_RETURN_IF_ERROR(open_bell());
     acceptor_.start();
     thread_ = std::thread([this] { serve(); });
+    return Status::ok();
   }
 
   ~FrontEnd() override {
+    if (!thread_.joinable()) return;
     // After the answers that were delivered before: nobody is left without the word of a server
     // that ends with its own rank.
-    asio::post(io_, [this] { io_.stop(); });
+    hand_over([this] { io_.stop(); });
     thread_.join();
   }
 
@@ -143,14 +154,14 @@ class FrontEnd final : public RendezvousFrontEnd {
   [[nodiscard]] RefusalCounts refused() const override { return acceptor_.refused(); }
 
   void deliver(std::uint64_t connection, std::string bytes) override {
-    asio::post(io_, [this, connection, sent = std::move(bytes)] {
+    hand_over([this, connection, sent = std::move(bytes)] {
       const auto found = members_.find(connection);
       if (found != members_.end()) found->second->send(sent);
     });
   }
 
   void set_alarm(Nanos delay) override {
-    asio::post(io_, [this, delay] {
+    hand_over([this, delay] {
       alarm_.cancel();
       if (delay == kNever) return;
       alarm_.expires_after(delay);
@@ -161,6 +172,38 @@ class FrontEnd final : public RendezvousFrontEnd {
   }
 
  private:
+  // Asio does not say when the system has refused it what it wakes its thread with.
+  Status open_bell() {
+    UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    error_code error;
+    if (bell.is_open()) bell_.assign(bell.get(), error);
+    if (!bell.is_open() || error) {
+      return resource_error(
+          "cannot serve the rendezvous: no event for its thread (eventfd); raise the limit of open "
+          "files (ulimit -n)");
+    }
+    static_cast<void>(bell.release());
+    await_bell();
+    return Status::ok();
+  }
+
+  void await_bell() {
+    bell_.async_wait(asio::posix::descriptor_base::wait_read, [this](const error_code& error) {
+      if (error) return;
+      std::uint64_t rings = 0;
+      [[maybe_unused]] const auto read = ::read(bell_.native_handle(), &rings, sizeof rings);
+      await_bell();
+    });
+  }
+
+  // To the thread that serves. From any.
+  template <typename Task>
+  void hand_over(Task&& task) {
+    asio::post(io_, std::forward<Task>(task));
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(bell_.native_handle(), &one, sizeof one);
+  }
+
   void serve() {
     while (true) {
       try {
@@ -195,6 +238,7 @@ class FrontEnd final : public RendezvousFrontEnd {
   asio::io_context io_{1};
   ProvingAcceptor acceptor_;
   asio::steady_timer alarm_;
+  asio::posix::stream_descriptor bell_;
   std::string endpoint_;
   std::map<std::uint64_t, std::shared_ptr<Member>> members_;
   std::uint64_t next_id_ = 1;
@@ -215,8 +259,9 @@ Result<std::unique_ptr<RendezvousFrontEnd>> RendezvousFrontEnd::start(const std:
   Result<Listening> listening = listen_at(*parsed);
   if (!listening) return listening.status();
   try {
-    return std::unique_ptr<RendezvousFrontEnd>(
-        std::make_unique<FrontEnd>(std::move(*listening), identity, backend));
+    auto front_end = std::make_unique<FrontEnd>(std::move(*listening), identity, backend);
+    KOLO_RETURN_IF_ERROR(front_end->begin());
+    return std::unique_ptr<RendezvousFrontEnd>(std::move(front_end));
   } catch (const std::exception& error) {  // Boost.Asio's, or the thread's
     return resource_error(std::string("cannot serve the rendezvous: ") + error.what() +
                           "; raise the limits of open files and processes (ulimit -n, -u)");

@@ -143,6 +143,18 @@ void Meeting::left(std::uint64_t connection) {
   std::erase_if(present_, [&](const Present& p) { return p.connection == connection; });
 }
 
+std::vector<Meeting::Answer> Meeting::lost(std::uint64_t connection) {
+  const auto found = std::ranges::find(present_, connection, &Present::connection);
+  if (found == present_.end()) return {};
+  const bool waited = !found->answered;
+  const Status why =
+      peer_lost(who(found->peer) +
+                " is lost: its connection to the rendezvous ended before all ranks had come; see "
+                "the output of that rank for the cause");
+  left(connection);
+  return waited ? fail_round(why) : std::vector<Answer>();
+}
+
 std::vector<int> Meeting::missing() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank) {

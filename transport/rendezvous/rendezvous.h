@@ -65,6 +65,9 @@ class Meeting {
   std::vector<Answer> join(Join join, Nanos now = Nanos(0));
   // The connection ended: its rank may join again.
   void left(std::uint64_t connection);
+  // The same where nobody else tells whether its process has ended: if it waited, the others do so
+  // in vain, and are told.
+  std::vector<Answer> lost(std::uint64_t connection);
   // When to call expire(): once the first of those who wait has waited long enough.
   [[nodiscard]] Nanos next_expiry() const;
   // Everyone waiting gets TIMED_OUT with the ranks that are missing, and whose limit it was.

@@ -41,7 +41,7 @@ class Server final : public RendezvousServer, private MeetingBackend {
 
   void left(std::uint64_t connection) override {
     opened_.wait();
-    meeting_.left(connection);
+    answer(meeting_.lost(connection));
     update_alarm();
   }
 

@@ -37,6 +37,11 @@ struct LocalAddress {
 Status gone() { return peer_lost("a rank of this host left while its ranks were meeting"); }
 Status late() { return timed_out("a rank of this host did not answer in time"); }
 
+// poll() passes over a descriptor that is none.
+pollfd deaths_of(const ProcessWatch* processes) {
+  return {processes == nullptr ? -1 : processes->descriptor(), POLLIN, 0};
+}
+
 // Takes ownership of the descriptors that came with a packet.
 void adopt(msghdr& header, Received& received) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -114,23 +119,25 @@ bool peer_has_our_user(int socket) {
 
 Nanos local_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-void pause_for(Nanos time) {
+void pause_for(Nanos time, const ProcessWatch* processes) {
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
-  ::poll(nullptr, 0, static_cast<int>(ms));
+  pollfd watched = deaths_of(processes);
+  ::poll(&watched, 1, static_cast<int>(ms));
 }
 
-bool wait_for(int socket, short events, Nanos deadline) {
+bool wait_for(int socket, short events, const Patience& patience) {
   while (true) {
-    const Nanos left = std::max(Nanos::zero(), deadline - local_now());
+    const Nanos left = std::max(Nanos::zero(), patience.deadline - local_now());
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-    pollfd watched{socket, events, 0};
-    const int count = ::poll(&watched, 1, static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
-    if (count > 0) return true;
+    pollfd watched[] = {{socket, events, 0}, deaths_of(patience.processes)};
+    const int count = ::poll(watched, 2, static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
+    if (count > 0) return watched[0].revents != 0;  // what was said before an end counts
     if (left == Nanos::zero() && count == 0) return false;
   }
 }
 
-Status send_note(int socket, const Note& note, std::span<const int> descriptors, Nanos deadline) {
+Status send_note(int socket, const Note& note, std::span<const int> descriptors,
+                 const Patience& patience) {
   KOLO_CHECK(descriptors.size() <= kMaxDescriptors);
   iovec part{const_cast<Note*>(&note), sizeof note};
   alignas(cmsghdr) std::array<std::byte, kControlBytes> control{};
@@ -149,18 +156,18 @@ Status send_note(int socket, const Note& note, std::span<const int> descriptors,
   while (::sendmsg(socket, &header, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
     if (errno == ETOOMANYREFS) {  // too many descriptors on their way: readers will take some
-      if (local_now() >= deadline) return late();
-      pause_for(1ms);
+      if (local_now() >= patience.deadline) return late();
+      pause_for(1ms, patience.processes);
     } else if (errno != EAGAIN) {
       return gone();
-    } else if (!wait_for(socket, POLLOUT, deadline)) {
+    } else if (!wait_for(socket, POLLOUT, patience)) {
       return late();
     }
   }
   return Status::ok();
 }
 
-Result<Received> receive_note(int socket, Nanos deadline) {
+Result<Received> receive_note(int socket, const Patience& patience) {
   Received received;
   alignas(cmsghdr) std::array<std::byte, kControlBytes> control{};
   iovec part{&received.note, sizeof received.note};
@@ -176,7 +183,7 @@ Result<Received> receive_note(int socket, Nanos deadline) {
     if (bytes >= 0 || errno == EINTR) continue;
     if (errno == ECONNRESET && !std::exchange(was_reset, true)) continue;  // its last words follow
     if (errno != EAGAIN) return gone();
-    if (!wait_for(socket, POLLIN, deadline)) return late();
+    if (!wait_for(socket, POLLIN, patience)) return late();
   }
   adopt(header, received);
   if (bytes == 0) return gone();

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "transport/crypto.h"
+#include "transport/process_watch.h"
 
 namespace kolo::internal {
 
@@ -53,13 +54,23 @@ Status listen_locally(int socket, const std::string& place);
 [[nodiscard]] int connect_locally(int socket, const std::string& place);
 [[nodiscard]] bool peer_has_our_user(int socket);
 
-// Whether `events` (POLLIN or POLLOUT) came before the deadline.
-[[nodiscard]] bool wait_for(int socket, short events, Nanos deadline);
-[[nodiscard]] Nanos local_now();
-void pause_for(Nanos time);  // whole milliseconds, or until a signal
+// How long to wait: until a time, or until one of the processes has ended, which the caller then
+// asks about.
+struct Patience {
+  Patience(Nanos until, const ProcessWatch* watch = nullptr) : deadline(until), processes(watch) {}
+  Nanos deadline;
+  const ProcessWatch* processes;
+};
 
-// PEER_LOST: it has gone. TIMED_OUT. INTERNAL: no packet of kolo's.
-Status send_note(int socket, const Note& note, std::span<const int> descriptors, Nanos deadline);
-Result<Received> receive_note(int socket, Nanos deadline);
+// Whether `events` (POLLIN or POLLOUT) came in that time.
+[[nodiscard]] bool wait_for(int socket, short events, const Patience& patience);
+[[nodiscard]] Nanos local_now();
+// Whole milliseconds, or until a signal, or until one of the processes has ended.
+void pause_for(Nanos time, const ProcessWatch* processes = nullptr);
+
+// PEER_LOST: it has gone. TIMED_OUT: patience is over. INTERNAL: no packet of kolo's.
+Status send_note(int socket, const Note& note, std::span<const int> descriptors,
+                 const Patience& patience);
+Result<Received> receive_note(int socket, const Patience& patience);
 
 }  // namespace kolo::internal

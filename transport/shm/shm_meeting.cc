@@ -95,8 +95,11 @@ class Leader final : public ShmMeeting {
   void hear_share(int rank);
   void hand_out();
   void fail(Status why) {
-    if (failure_.is_ok()) failure_ = std::move(why);
+    if (!failure_.is_ok()) return;
+    const Status lost = processes() == nullptr ? Status::ok() : processes()->lost();
+    failure_ = lost.is_ok() ? std::move(why) : lost;
   }
+  [[nodiscard]] const ProcessWatch* processes() const { return options_.processes; }
   void give_up_waiting();
   [[nodiscard]] bool complete() const { return missing_ == 0; }
   [[nodiscard]] Refusal admit(const HandshakeClaim& claim) const;
@@ -145,6 +148,7 @@ void Leader::gather() {
     for (const Rank& rank : ranks_) {  // poll() passes over those that are not there
       watched.push_back({rank.heard ? -1 : rank.socket.get(), POLLIN, 0});
     }
+    watched.push_back({processes() == nullptr ? -1 : processes()->descriptor(), POLLIN, 0});
     const Nanos left = std::max(Nanos::zero(), until - local_now());
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     const auto count = static_cast<nfds_t>(watched.size());
@@ -162,6 +166,7 @@ void Leader::gather() {
       if (watched[at + rank].revents != 0) hear_share(static_cast<int>(rank));
     }
     if (watched[0].revents != 0) accept_some();
+    if (watched.back().revents != 0) return fail(peer_lost("a rank of this host has ended"));
     if (!complete() && (now >= deadline_ || now >= last_arrival_ + options_.quiet)) {
       return give_up_waiting();
     }
@@ -267,7 +272,7 @@ void Leader::hand_out() {
       note.nonce = share.nonce;
       const std::array<int, 2> descriptors{share.memory.get(), share.bell.get()};
       const Status sent = send_note(ranks_[static_cast<std::size_t>(to)].socket.get(), note,
-                                    descriptors, deadline_);
+                                    descriptors, {deadline_, processes()});
       if (!sent) return fail({sent.code(), rank_text(to) + ": " + sent.text()});
     }
   }
@@ -277,7 +282,7 @@ Status Leader::agree(const Status& own) {
   if (!own) fail(own);
   for (int rank = 1; rank < options_.size; ++rank) {
     const Result<Received> received =
-        receive_note(ranks_[static_cast<std::size_t>(rank)].socket.get(), deadline_);
+        receive_note(ranks_[static_cast<std::size_t>(rank)].socket.get(), {deadline_, processes()});
     if (!received) {
       fail({received.status().code(), rank_text(rank) + ": " + received.status().text()});
     } else if (Status status = status_of(received->note); !status) {
@@ -313,6 +318,7 @@ class Follower final : public ShmMeeting {
   Status find_leader();
   Status connect();
   std::optional<Status> prove();  // nothing: worth another attempt
+  [[nodiscard]] Patience patience() const { return {deadline_, options_.processes}; }
 
   const ShmOptions options_;
   const Nanos deadline_;
@@ -329,7 +335,7 @@ Status Follower::find_leader() {
     if (const std::optional<Status> proved = prove()) return *proved;
     // Pushed out by strangers, or the leader has gone: again, with a fresh socket.
     socket_.reset();
-    pause_for(pause);
+    pause_for(pause, options_.processes);
     pause = std::min<Nanos>(2 * pause, 50ms);
     Result<UniqueFd> fresh = open_local_socket();
     if (!fresh) return fresh.status();
@@ -344,12 +350,13 @@ Status Follower::connect() {
       return resource_error(std::string("cannot reach the other ranks of this host: ") +
                             std::strerror(error));
     }
+    if (options_.processes != nullptr) KOLO_RETURN_IF_ERROR(options_.processes->lost());
     if (local_now() >= quiet_until_) {
       return timed_out(
           "nobody serves the place where the ranks of this host meet to share memory; is local "
           "rank 0 in another network namespace?");
     }
-    pause_for(pause);
+    pause_for(pause, options_.processes);
     // A full queue wants no longer pauses, which would let strangers in before.
     if (error == ECONNREFUSED) pause = std::min<Nanos>(2 * pause, 20ms);
   }
@@ -361,7 +368,7 @@ std::optional<Status> Follower::prove() {
                                              claim_of(options_), random_digest());
   if (!say(socket_.get(), handshake)) return std::nullopt;
   while (!handshake.done()) {
-    if (!wait_for(socket_.get(), POLLIN, quiet_until_)) {
+    if (!wait_for(socket_.get(), POLLIN, {quiet_until_, options_.processes})) {
       return timed_out("local rank 0 does not answer where the ranks of this host meet");
     }
     Status status;
@@ -385,10 +392,10 @@ Result<std::vector<Share>> Follower::exchange(Result<Share> own) {
   }
   // If the leader has given up, its verdict is there to be read.
   (void)send_note(socket_.get(), note,
-                  own ? std::span<const int>(descriptors) : std::span<const int>(), deadline_);
+                  own ? std::span<const int>(descriptors) : std::span<const int>(), patience());
   std::vector<Share> shares(static_cast<std::size_t>(options_.size));
   for (int i = 1; i < options_.size; ++i) {
-    Result<Received> received = receive_note(socket_.get(), deadline_);
+    Result<Received> received = receive_note(socket_.get(), patience());
     // Descriptors that do not fit here are for agree() to tell; the notes behind it come anyway.
     if (!received && received.status().code() == StatusCode::kResource) continue;
     if (!received) return from_leader(received.status());
@@ -404,8 +411,8 @@ Result<std::vector<Share>> Follower::exchange(Result<Share> own) {
 }
 
 Status Follower::agree(const Status& own) {
-  (void)send_note(socket_.get(), make_note(NoteKind::kMapped, options_.rank, own), {}, deadline_);
-  const Result<Received> received = receive_note(socket_.get(), deadline_);
+  (void)send_note(socket_.get(), make_note(NoteKind::kMapped, options_.rank, own), {}, patience());
+  const Result<Received> received = receive_note(socket_.get(), patience());
   return received ? status_of(received->note) : from_leader(received.status());
 }
 

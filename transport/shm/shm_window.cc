@@ -145,7 +145,7 @@ Result<std::unique_ptr<Window>> assemble(const ShmOptions& options, Bells kept, 
   return ShmWindow::create(options.rank, options.bytes, std::move(parts));
 }
 
-Result<std::unique_ptr<Window>> meet(const ShmOptions& given, Bells kept) {
+Result<std::unique_ptr<Window>> meet_until_an_end(const ShmOptions& given, Bells kept) {
   ShmOptions options = given;
   options.bytes = (given.bytes + kPage - 1) / kPage * kPage;
   options.limit = std::min<Nanos>(given.limit, 24h);  // kNever cannot be added to a time
@@ -166,6 +166,13 @@ Result<std::unique_ptr<Window>> meet(const ShmOptions& given, Bells kept) {
   Result<std::unique_ptr<Window>> window =
       assemble(options, kept, std::move(*own), std::move(*bell), std::move(*shares));
   KOLO_RETURN_IF_ERROR((*meeting)->agree(window.status()));
+  return window;
+}
+
+// Whatever else a meeting has come to that a rank's end has spoilt.
+Result<std::unique_ptr<Window>> meet(const ShmOptions& options, Bells kept) {
+  auto window = meet_until_an_end(options, kept);
+  if (!window && options.processes != nullptr) KOLO_RETURN_IF_ERROR(options.processes->lost());
   return window;
 }
 

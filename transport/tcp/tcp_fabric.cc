@@ -1,6 +1,9 @@
 #include "transport/tcp/tcp_fabric.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <optional>
 #include <utility>
 
@@ -47,7 +50,10 @@ class Mesh {
     connectors_.resize(links_.size());
   }
 
-  Status build(std::vector<Listening> sockets, Nanos limit) {
+  // `processes` may be null.
+  Status build(std::vector<Listening> sockets, Nanos limit, const ProcessWatch* processes) {
+    KOLO_RETURN_IF_ERROR(check_timers(io_));
+    watch(processes);
     for (Listening& socket : sockets) {
       acceptors_.push_back(std::make_unique<ProvingAcceptor>(
           io_, std::move(socket), ProvingAcceptor::Limits{},
@@ -127,6 +133,20 @@ class Mesh {
   void give_up(Status why) {
     failure_ = std::move(why);
     io_.stop();
+  }
+
+  // A rank that dies before it has come here leaves no connection that could tell.
+  void watch(const ProcessWatch* processes) {
+    if (processes == nullptr || processes->descriptor() < 0) return;
+    UniqueFd own(::fcntl(processes->descriptor(), F_DUPFD_CLOEXEC, 0));
+    boost::system::error_code refused;
+    if (own.is_open()) deaths_.assign(own.get(), refused);
+    if (!own.is_open() || refused) return;  // the limit tells, then
+    static_cast<void>(own.release());
+    deaths_.async_wait(asio::posix::descriptor_base::wait_read,
+                       [this, processes](const boost::system::error_code& error) {
+                         if (!error) give_up(processes->lost());
+                       });
   }
 
   Status connect(std::size_t index) {
@@ -227,6 +247,7 @@ class Mesh {
   }
 
   asio::io_context io_{1};
+  asio::posix::stream_descriptor deaths_{io_};
   const JobIdentity& identity_;
   const PeerTable& table_;
   const int self_;
@@ -240,6 +261,13 @@ class Mesh {
   std::size_t missing_ = links_.size();
   Status failure_;
 };
+
+// Whose connections are gone may have left because of another one, whose process has ended.
+Status cause_of(const Status& seen, const ProcessWatch* processes) {
+  if (seen.code() != StatusCode::kPeerLost || processes == nullptr) return seen;
+  const Status lost = processes->lost();
+  return lost.is_ok() ? seen : lost;
+}
 
 Status check(const JobIdentity& identity, const PeerTable& table, int self,
              const TcpOptions& options) {
@@ -274,13 +302,15 @@ Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
   try {
     Mesh mesh(identity, table, self, options);
     const Nanos deadline = SteadyClock().now() + options.start_timeout + kReportTime;
-    const Status built = mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout);
+    const Status built = cause_of(mesh.build(static_cast<Listener&>(listener).take(),
+                                             options.start_timeout, options.processes),
+                                  options.processes);
     const std::vector<int> linked = mesh.linked();
     Result<Fabric> fabric = mesh.take_fabric(options, poller);
     if (!fabric) return built.is_ok() ? fabric.status() : built;
     const Status agreed = agree(*fabric->control, linked, table, self, built, poller, deadline);
     KOLO_RETURN_IF_ERROR(built);  // it knows best what it lacks
-    KOLO_RETURN_IF_ERROR(agreed);
+    KOLO_RETURN_IF_ERROR(cause_of(agreed, options.processes));
     return fabric;
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +

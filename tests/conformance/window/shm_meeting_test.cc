@@ -7,6 +7,7 @@
 
 #include "tests/conformance/window/processes.h"
 #include "tests/conformance/window/shm_meet.h"
+#include "transport/process_watch.h"
 #include "transport/shm/local_socket.h"
 
 namespace kolo::internal {
@@ -279,6 +280,91 @@ TEST(ShmMeeting, ARankThatDiesMeanwhileIsNamed) {
       }
     }
   }
+}
+
+// Their numbers are known when all have begun, as those of ranks that have met at the rendezvous.
+PeerTable table_of_processes(int size, Board& board) {
+  PeerTable table;
+  for (int rank = 0; rank < size; ++rank) {
+    PeerInfo peer;
+    peer.rank = rank;
+    peer.host = "here";
+    peer.pid = board[rank].stage.load();
+    peer.pid_space = pid_space();
+    table.peers.push_back(peer);
+  }
+  return table;
+}
+
+// Before it has come to the place, so that no connection tells: the others do not wait for it.
+TEST(ShmMeeting, ARankThatDiesBeforeItComesIsNamedAtOnce) {
+  constexpr int kSize = 4;
+  for (const auto& [call, victim] :
+       {std::pair(SYS_listen, 0), {SYS_connect, 2}, {SYS_memfd_create, 0}}) {
+    SCOPED_TRACE("rank " + std::to_string(victim) + " dies at system call " + std::to_string(call));
+    const std::string place = fresh_place();
+    Board board;
+    std::vector<Child> children;
+    for (int rank = 0; rank < kSize; ++rank) {
+      children.emplace_back([&, rank] {
+        board[rank].stage.store(::getpid());
+        if (!board.wait_all(kSize, 1)) return false;
+        const PeerTable table = table_of_processes(kSize, board);
+        const ProcessWatch processes(table, rank);
+        if (processes.descriptor() < 0) return false;
+        if (rank == victim && !die_at(call)) return false;
+        ShmOptions options = shm_options(rank, kSize, place);
+        options.processes = &processes;
+        options.limit = options.quiet = 50s;
+        const Nanos start = now_of_all();
+        const Status status = meet_shm(options).status();
+        EXPECT_LT(now_of_all() - start, 25s) << "not by a timeout";
+        EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+        EXPECT_THAT(status.text(), HasSubstr("rank " + std::to_string(victim) +
+                                             " on here is lost: its process ended"));
+        board[rank].answer(status);
+        return wait_until([&] {  // nobody ends before all have seen that one
+          for (int peer = 0; peer < kSize; ++peer) {
+            if (peer != victim && board[peer].code.load() < 0) return false;
+          }
+          return true;
+        });
+      });
+    }
+    for (int rank = 0; rank < kSize; ++rank) {
+      EXPECT_EQ(children[static_cast<std::size_t>(rank)].wait(), rank == victim ? -SIGSYS : 0)
+          << "rank " << rank;
+    }
+  }
+}
+
+// Of processes that it cannot know it says nothing.
+TEST(ProcessWatch, SeesWhoHasEndedAndNobodyElse) {
+  Child other([] {
+    ::pause();
+    return true;
+  });
+  PeerTable table;
+  for (int rank = 0; rank < 4; ++rank) {
+    PeerInfo peer;
+    peer.rank = rank;
+    peer.host = "h" + std::to_string(rank);
+    peer.pid = rank == 0 ? ::getpid() : other.pid();
+    peer.pid_space = rank == 2 ? "another/1" : pid_space();
+    peer.host_index = rank == 3 ? 1 : 0;
+    table.peers.push_back(peer);
+  }
+  ASSERT_NE(pid_space(), "");
+  const ProcessWatch watch(table, 0);
+  ASSERT_GE(watch.descriptor(), 0);
+  EXPECT_TRUE(watch.lost().is_ok());
+  EXPECT_LT(ProcessWatch(table, 2).descriptor(), 0);
+  EXPECT_LT(ProcessWatch(table, 3).descriptor(), 0);
+  other.kill(SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return !watch.lost().is_ok(); }));
+  EXPECT_THAT(watch.lost().text(), HasSubstr("rank 1 on h1 is lost"));
+  EXPECT_EQ(other.wait(), -SIGKILL);
+  EXPECT_THAT(ProcessWatch(table, 0).lost().text(), HasSubstr("rank 1 on h1"));  // it is no more
 }
 
 }  // namespace

@@ -32,11 +32,11 @@ TEST(Descriptors, GrowWithPeersAndStreams) {
                                      {"transport", transport},
                                      {"streams", streams}}));
   };
-  EXPECT_EQ(member("tcp", "2"), alone + 15 * 2 + 1);
-  EXPECT_EQ(member("tcp", "5"), alone + 15 * 5 + 1);
-  EXPECT_EQ(member("shm", "2"), alone + 15 * 2 + 1 + 3);
-  EXPECT_EQ(member("mpi", "2"), alone + 1);
-  EXPECT_EQ(member("shm+mpi", "2"), alone + 1 + 3);
+  EXPECT_EQ(member("tcp", "2"), alone + 3 + 15 * 2 + 1);
+  EXPECT_EQ(member("tcp", "5"), alone + 3 + 15 * 5 + 1);
+  EXPECT_EQ(member("shm", "2"), alone + 3 + 15 * 2 + 1 + 3);
+  EXPECT_EQ(member("mpi", "2"), alone + 3 + 1);
+  EXPECT_EQ(member("shm+mpi", "2"), alone + 3 + 1 + 3);
   const auto root = [&](bool by_hand) {
     Config config = config_of({{"rank", "0"}, {"size", "16"}, {"transport", "tcp"}});
     if (!by_hand) {
@@ -44,8 +44,8 @@ TEST(Descriptors, GrowWithPeersAndStreams) {
     }
     return descriptors_of(config);
   };
-  EXPECT_EQ(root(false), alone + 15 * 2 + 15);
-  EXPECT_EQ(root(true), alone + 15 * 2 + 15 + 16);  // it serves the rendezvous, too
+  EXPECT_EQ(root(false), alone + 15 + 15 * 2 + 15);
+  EXPECT_EQ(root(true), alone + 15 + 15 * 2 + 15 + 16);  // it serves the rendezvous, too
 }
 
 // In a process of its own, whose limits may be lowered for good.

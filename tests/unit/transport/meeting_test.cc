@@ -170,6 +170,24 @@ TEST(Meeting, LeavingMakesRoomInTheSameRound) {
   EXPECT_EQ(meeting.join(join_of(3, 1, 2)).size(), 2U);
 }
 
+TEST(Meeting, ARankThatIsLostWhileItWaitsEndsTheRound) {
+  Meeting meeting(3);
+  EXPECT_TRUE(meeting.join(join_of(1, 0, 3)).empty());
+  EXPECT_TRUE(meeting.join(join_of(2, 1, 3)).empty());
+  const auto answers = meeting.lost(2);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].connection, 1U);
+  EXPECT_EQ(answers[0].status.code(), StatusCode::kPeerLost);
+  EXPECT_THAT(answers[0].status.text(), HasSubstr("rank 1 (host host-1, pid 101) is lost"));
+  EXPECT_TRUE(meeting.lost(1).empty());  // it was told, and goes
+  EXPECT_TRUE(meeting.lost(7).empty());
+  // The next round is everybody's, and who leaves it once it has been complete harms nobody.
+  EXPECT_TRUE(meeting.join(join_of(3, 0, 3)).empty());
+  EXPECT_TRUE(meeting.join(join_of(4, 1, 3)).empty());
+  EXPECT_EQ(meeting.join(join_of(5, 2, 3)).size(), 3U);
+  EXPECT_TRUE(meeting.lost(4).empty());
+}
+
 TEST(Meeting, EveryRoundHasItsOwnGeneration) {
   Meeting meeting(2);
   std::uint64_t connection = 0;
