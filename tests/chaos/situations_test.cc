@@ -79,7 +79,7 @@ TEST(Situation, S34) {
 // The others are told at once, or, without a launcher, that it is missing.
 TEST(Situation, ADeathAtAnyStepOfInit) {
   Stage stage(obstacle_to_hosts().empty() ? 1 : 0);
-  const int stride = long_tests() ? 1 : 5;
+  const int stride = long_tests() ? 1 : 7;
   int deaths = 0;
   for (const std::int32_t victim : {0, 3}) {
     for (std::size_t call = 0; call < deadly_calls().size(); ++call) {
@@ -107,7 +107,7 @@ TEST(Situation, EventsThatAreRefused) {
   for (const char* name : {"epoll_ctl", "eventfd"}) {
     const auto call = std::find(names.begin(), names.end(), name) - names.begin();
     for (const std::int32_t victim : {0, 2}) {
-      for (std::int32_t nth = 1; nth <= 12; nth += long_tests() ? 1 : 2) {
+      for (std::int32_t nth = 1; nth <= 12; nth += long_tests() ? 1 : 3) {
         Plan plan = draw_plan(31'000, road_under_test(), Fault::kFail, 3000);
         plan.victim = victim;
         plan.call = static_cast<std::int32_t>(call);
