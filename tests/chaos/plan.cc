@@ -28,7 +28,7 @@ bool needs_wires(Fault fault) {
 
 Fault draw_fault(Rng& random, Road road) {
   std::vector<Fault> all;
-  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kDie); ++i) {
+  for (int i = static_cast<int>(Fault::kKill); i <= static_cast<int>(Fault::kLossy); ++i) {
     const auto fault = static_cast<Fault>(i);
     if (road == Road::kHosts ? fault != Fault::kDisk : !needs_wires(fault)) all.push_back(fault);
   }
