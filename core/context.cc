@@ -24,13 +24,16 @@ JobContext::JobContext(Config config, std::shared_ptr<Logger> logger, Road road,
       local_size_(count_local(road_)),
       trace_(std::move(trace)),
       allocations_(road_.memory.arena.get()),
-      gpus_(config_, [this] { driver_.notice_queue(); }),
+      own_gpus_(std::make_unique<Gpus>(config_, [this] { driver_.notice_queue(); })),
+      gpus_(*own_gpus_),
       completions_(units_, clock_, *logger_),
       sets_(hosts_of(road_.fabric.table), road_.rank),
       map_(hosts_of(road_.fabric.table)),
       channels_(channels_of(road_.fabric)),
       set_roads_(road_, channels_, executor_options(config_, road_).algorithm),
-      lane_(lane_options(config_, road_), gpus_, units_, clock_, *logger_),
+      own_lane_(
+          std::make_unique<DeviceLane>(lane_options(config_, road_), gpus_, units_, *logger_)),
+      lane_(*own_lane_),
       executor_(executor_options(config_, road_),
                 streams_of(config_, road_, channels_, sets_.world().order, map_), completions_,
                 clock_),
@@ -84,7 +87,7 @@ Status JobContext::shutdown() {
                         "within shutdown_timeout_ms (" +
                         ms + ")"));
   driver_.stop();
-  gpus_.stop([this] { lane_.release(); });
+  stop_gpus(limit);
   KOLO_RETURN_IF_ERROR(engine_.broken());
   const Status health = world_status();
   if (health.code() == StatusCode::kPeerLost) return health;
@@ -95,6 +98,17 @@ Status JobContext::shutdown() {
                  lost.first +
                  ". Wait for operations before it, see why other ranks are slow, or "
                  "raise KOLO_SHUTDOWN_TIMEOUT_MS");
+}
+
+// A library's call that does not come back keeps its thread, and what that may still use.
+void JobContext::stop_gpus(Nanos limit) {
+  gpus_.refuse(aborted("kolo_shutdown was called on this rank"), limit);
+  if (gpus_.stop([&lane = lane_] { lane.release(); }, limit)) return;
+  logger_->error(
+      "kolo's thread for GPUs is left behind: a call of CUDA or NCCL does not come back, or their "
+      "device does not. End this process; NCCL_DEBUG=INFO tells more");
+  static_cast<void>(own_lane_.release());
+  static_cast<void>(own_gpus_.release());
 }
 
 Status JobContext::abort(const std::string& reason) {

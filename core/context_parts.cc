@@ -44,6 +44,8 @@ DeviceLane::Options lane_options(const Config& config, const Road& road) {
   const auto start_timeout = std::chrono::milliseconds(config.integer("start_timeout_ms"));
   const auto shutdown_timeout = std::chrono::milliseconds(config.integer("shutdown_timeout_ms"));
   options.limits = {start_timeout, start_timeout, shutdown_timeout, 500ms};
+  options.stall_warning = milliseconds_or_never(config.integer("stall_warning_ms"));
+  options.patience = std::chrono::milliseconds(config.integer("peer_timeout_ms"));
   return options;
 }
 

@@ -7,6 +7,15 @@
 #include "core/validate.h"
 
 namespace kolo::internal {
+namespace {
+
+// With the call and the tensor in front.
+Status named(const Submission& submission, const Status& status) {
+  const std::string name = submission.name.empty() ? "" : " '" + std::string(submission.name) + "'";
+  return {status.code(), std::string(op_kind_name(submission.kind)) + name + ": " + status.text()};
+}
+
+}  // namespace
 
 // Where the buffers lie.
 Status JobContext::place(Submission& submission) {
@@ -14,28 +23,31 @@ Status JobContext::place(Submission& submission) {
       gpus_.is_on_host(submission.device)) {
     submission.device = kHostMemory;
     if (submission.stream == nullptr || !gpus_.is_off()) return Status::ok();
-    return refuse(submission,
-                  {StatusCode::kUnsupported,
-                   "options.stream is set, and the option cuda is off (KOLO_CUDA=off), so kolo "
-                   "takes all memory for the host's. Set it to auto, or give no stream"});
+    return refuse(
+        submission,
+        named(submission,
+              {StatusCode::kUnsupported,
+               "options.stream is set, and the option cuda is off (KOLO_CUDA=off), so kolo takes "
+               "all memory for the host's. Set it to auto, or give no stream"}));
   }
   const bool reads = submission.kind != OpKind::kBroadcast || submission.root == rank();
   const Result<std::int32_t> place =
       gpus_.place_of(submission.device, reads ? submission.input : nullptr, submission.output);
   submission.device = place ? *place : kHostMemory;
-  if (!place) return refuse(submission, place.status());
+  if (!place) return refuse(submission, named(submission, place.status()));
   if (submission.device == kHostMemory || !submission.allocate) return Status::ok();
   return refuse(submission,
-                {StatusCode::kUnsupported,
-                 "allocate with a tensor in device memory: gather the counts first, and give an "
-                 "output and recv_counts"});
+                named(submission,
+                      {StatusCode::kUnsupported,
+                       "allocate with a tensor in device memory: gather the counts first, and give "
+                       "an output and recv_counts"}));
 }
 
 // Behind what is queued now on the stream.
 Status JobContext::mark(Submission& submission) {
   if (submission.device == kHostMemory) return Status::ok();
   Result<cuda::EventRef> ready = gpus_.mark(submission.device, submission.stream);
-  if (!ready) return refuse(submission, ready.status());
+  if (!ready) return refuse(submission, named(submission, ready.status()));
   submission.ready = *std::move(ready);
   return Status::ok();
 }
@@ -265,7 +277,9 @@ Status JobContext::mark_again(RequestState& request) {
   TensorBuffers& buffers = request.buffers.front();
   if (buffers.device == kHostMemory) return Status::ok();
   Result<cuda::EventRef> ready = gpus_.mark(buffers.device, buffers.stream);
-  if (!ready) return ready.status();
+  if (!ready) {
+    return {ready.status().code(), unit_text(*request.unit) + ": " + ready.status().text()};
+  }
   buffers.ready = *std::move(ready);
   expect_launches(request);
   return Status::ok();

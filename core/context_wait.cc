@@ -53,7 +53,10 @@ Status JobContext::await_launch(const RequestPtr& request, void* stream, Nanos l
   const bool done = request->done();
   if (done && !request->status.is_ok()) return request->status;
   if (!on_devices) return Status::ok();
-  return gpus_.await(stream, done ? std::span<const cuda::EventRef>() : request->launched);
+  const Status status =
+      gpus_.await(stream, done ? std::span<const cuda::EventRef>() : request->launched);
+  if (status) return status;
+  return {status.code(), "a stream's wait for " + unit_text(*request->unit) + ": " + status.text()};
 }
 
 Status JobContext::test(RequestId id, bool& done) {

@@ -5,8 +5,14 @@
 #include "base/check.h"
 #include "coordinator/placement.h"
 #include "core/device_calls.h"
+#include "core/device_stall.h"
 
 namespace kolo::internal {
+namespace {
+
+constexpr int kReminderFactor = 10;  // as of the coordinator's stall warnings
+
+}  // namespace
 
 // Done when the ranks have decided, which another stream sees to.
 class DeviceLane::Wait final : public Operation {
@@ -55,9 +61,8 @@ class DeviceLane::Stop {
   cuda::StagedOperation staged;
 };
 
-DeviceLane::DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, const Clock& clock,
-                       Logger& logger)
-    : options_(options), gpus_(gpus), units_(units), clock_(clock), logger_(logger) {}
+DeviceLane::DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, Logger& logger)
+    : options_(options), gpus_(gpus), units_(units), clock_(gpus.clock()), logger_(logger) {}
 
 DeviceLane::~DeviceLane() = default;
 
@@ -150,6 +155,17 @@ void DeviceLane::forget(const StopPtr& stop) {
   stop->place = nullptr;
 }
 
+Status DeviceLane::take_back(StopPtr& stop, const Status& why) {
+  if (stop == nullptr) return why;
+  bool is_left = false;
+  if (stop->what == Stop::What::kSetup) is_left = stop->setup.take_back(why, options_.patience);
+  if (stop->what == Stop::What::kStaged) is_left = stop->staged.take_back(why, options_.patience);
+  if (!is_left) return why;
+  forget(stop);
+  stop.reset();  // the lane keeps it
+  return left_behind(why, options_.patience);
+}
+
 void DeviceLane::decide(Stop& stop, const OrderedOperation& ordered) {
   DeviceRoad& road = *stop.place->road;
   const ProcessSet& set = *ordered.tensors.front().request->set;
@@ -223,6 +239,7 @@ void DeviceLane::take(Place& place, OrderedOperation& ordered) {
 
 bool DeviceLane::post_ready() {
   bool moved = false;
+  Nanos now{0};
   for (const auto& place : line_) {
     if (place->state == Place::State::kUndecided) break;
     if (place->state != Place::State::kReady || !place->given_up.is_ok()) continue;
@@ -231,17 +248,54 @@ bool DeviceLane::post_ready() {
     if (!std::exchange(place->road->is_opening, true)) gpus_.thread().post(*place->road->open);
     gpus_.thread().post(*place->launch);
     place->state = Place::State::kPosted;
-    moved = true;
+    if (!std::exchange(moved, true)) now = clock_.now();
+    place->posted_at = now;
+    place->next_warning = options_.stall_warning == kNever ? kNever : now + options_.stall_warning;
+    next_stall_look_ = std::min(next_stall_look_, place->next_warning);
   }
   return moved;
 }
 
+void DeviceLane::take_back(Place& place) {
+  const auto taken = gpus_.thread().take_back(*place.launch, place.given_up, options_.patience);
+  if (taken == cuda::LaunchThread::TakenBack::kLeftBehind) {
+    place.state = Place::State::kLeftBehind;
+  }
+}
+
+// The first one that is overdue speaks for those behind it, which wait for it on the device.
+void DeviceLane::warn_of_stall() {
+  if (line_.empty() || next_stall_look_ == kNever) return;
+  const Nanos now = clock_.now();
+  if (now < next_stall_look_) return;
+  next_stall_look_ = kNever;
+  DeviceStall stall;
+  for (const auto& place : line_) {
+    if (place->state != Place::State::kPosted) continue;
+    if (place->next_warning <= now) {
+      place->next_warning = now + kReminderFactor * options_.stall_warning;
+      if (stall.operations++ == 0) {
+        const auto phase = place->launch->phase();
+        stall.unit = unit_text(*place->launch->ordered.tensors.front().request->unit);
+        stall.device = place->road->device;
+        stall.is_launched = phase == cuda::Task::Phase::kLaunched;
+        stall.is_given_up = !place->given_up.is_ok();
+        stall.age = now - place->posted_at;
+      }
+    }
+    next_stall_look_ = std::min(next_stall_look_, place->next_warning);
+  }
+  if (stall.operations > 0) logger_.warning(stall_text(stall));
+}
+
 // True if it has ended.
 bool DeviceLane::end(Place& place) {
+  if (place.state == Place::State::kPosted && !place.given_up.is_ok()) take_back(place);
+  const bool is_left = place.state == Place::State::kLeftBehind;
   const bool never_posted = place.state == Place::State::kReady && !place.given_up.is_ok();
   const bool is_over =
       place.state == Place::State::kPosted && place.launch->phase() == cuda::Task::Phase::kEnded;
-  if (!never_posted && !is_over) return false;
+  if (!never_posted && !is_over && !is_left) return false;
   const Status& status = place.given_up.is_ok() ? place.launch->status() : place.given_up;
   if (ended_count_ == ended_.size()) ended_.emplace_back();
   Ended& ended = ended_[ended_count_++];
@@ -250,6 +304,11 @@ bool DeviceLane::end(Place& place) {
   if (ended.is_own_error) {
     const Unit& unit = *place.launch->ordered.tensors.front().request->unit;
     ended.status = {status.code(), unit_text(unit) + ": " + status.text()};
+  }
+  if (is_left) {  // the launch thread may still read its own
+    ended.status = left_behind(status, options_.patience);
+    ended.ordered = place.launch->ordered;
+    return true;
   }
   std::swap(ended.ordered, place.launch->ordered);
   place.state = Place::State::kGone;
@@ -260,13 +319,15 @@ bool DeviceLane::advance() {
   bool moved = post_ready();
   for (const auto& place : line_) moved = end(*place) || moved;
   leave_line();
+  warn_of_stall();
   if (!closing_.empty()) close_roads();
   return moved;
 }
 
 void DeviceLane::leave_line() {
   for (auto& place : line_) {
-    if (place->state != Place::State::kGone) continue;
+    if (place->state == Place::State::kLeftBehind) left_behind_.push_back(std::move(place));
+    if (place == nullptr || place->state != Place::State::kGone) continue;
     --place->road->users;
     place->road = nullptr;
     spare_.push_back(std::move(place));
@@ -294,6 +355,7 @@ void DeviceLane::end_beyond(std::uint32_t process_set, std::uint64_t through,
     if (place->given_up.is_ok()) place->given_up = status;
     if (place->state == Place::State::kPosted) give_up(*place->road);
   }
+  if (process_set == 0) gpus_.refuse(status, options_.patience);
   if (status.code() != StatusCode::kPeerLost) return;
   for (auto& [key, road] : roads_) {
     if (key.first == process_set) give_up(*road);
@@ -307,6 +369,7 @@ void DeviceLane::end_all(const Status& status) {
   for (const auto& place : line_) {
     if (place->given_up.is_ok()) place->given_up = status;
   }
+  gpus_.refuse(status, options_.patience);
   for (auto& [key, road] : roads_) {
     road->given_up = true;
     if (road->communicator != nullptr) road->communicator->doom(status);

@@ -11,7 +11,10 @@
 //   3. Staged: it stays on its stream, as any operation of tensors in host memory.
 //
 // A communicator that has broken, or whose set has lost a rank, is given up; operations end when
-// neither device nor NCCL uses their memory any more.
+// neither device nor NCCL uses their memory any more. Those that are not launched yet end at once.
+// Only where a library's call does not come back, which would end them, they are left behind, after
+// a patience, and said to be.
+// What has been posted and does not end is warned of.
 //
 // Threads: the driver, but for release() and what tasks do.
 #pragma once
@@ -45,11 +48,12 @@ class DeviceLane {
     bool whole = false;        // ... the ring takes an all-reduce in one piece
     DeviceSetup::Rank rank;
     nccl::Communicator::Limits limits;
+    Nanos stall_warning = kNever;
+    Nanos patience = 5s;  // with a library's call, when what it is for has been given up
   };
 
   // All outlive this, but the GPUs' threads, which end first.
-  DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, const Clock& clock,
-             Logger& logger);
+  DeviceLane(const Options& options, Gpus& gpus, UnitTable& units, Logger& logger);
   ~DeviceLane();
 
   // What a stream of the executor holds for operations on devices.
@@ -67,6 +71,9 @@ class DeviceLane {
   Operation* go_on(Stop& stop, OrderedOperation& ordered);
   // The operation on the stream has been given up.
   void forget(const StopPtr& stop);
+  // The same, and its tasks may not have ended: with what it ends once they have. A stop that is
+  // null afterwards is left behind, and the operation over.
+  [[nodiscard]] Status take_back(StopPtr& stop, const Status& why);
 
   // Moves the line; true if anything moved.
   bool advance();
@@ -103,13 +110,15 @@ class DeviceLane {
     }
   };
   struct Place {  // in the line
-    enum class State { kUndecided, kReady, kPosted, kGone };
+    enum class State { kUndecided, kReady, kPosted, kGone, kLeftBehind };
     State state = State::kUndecided;
     std::uint32_t process_set = 0;
     std::uint64_t run = 0;
     DeviceRoad* road = nullptr;
     std::unique_ptr<Launch> launch;
     Status given_up;  // with which it ends, whatever becomes of it
+    Nanos posted_at{0};
+    Nanos next_warning = kNever;
   };
 
   [[nodiscard]] const char* why_staged(const OrderedOperation& ordered) const;
@@ -120,6 +129,8 @@ class DeviceLane {
   void take(Place& place, OrderedOperation& ordered);
   void decide(Stop& stop, const OrderedOperation& ordered);
   bool post_ready();
+  void take_back(Place& place);
+  void warn_of_stall();
   bool end(Place& place);
   void leave_line();
   void close_roads();
@@ -127,12 +138,14 @@ class DeviceLane {
   Options options_;
   Gpus& gpus_;
   UnitTable& units_;
-  const Clock& clock_;
+  const Clock& clock_;  // the GPUs' own
   Logger& logger_;
   std::map<Key, std::unique_ptr<DeviceRoad>, KeyLess> roads_;
   std::vector<std::unique_ptr<DeviceRoad>> closing_;
   std::deque<std::unique_ptr<Place>> line_;
   std::vector<std::unique_ptr<Place>> spare_;
+  std::vector<std::unique_ptr<Place>> left_behind_;
+  Nanos next_stall_look_ = kNever;
   std::vector<StopPtr> stops_;
   std::vector<Ended> ended_;  // the first ended_count_; the others keep their memory for the next
   std::vector<Ended> taken_;

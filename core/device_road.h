@@ -71,6 +71,11 @@ class DeviceSetup final : public ComposedOperation {
 
   void start(Collectives& collectives, std::uint32_t sequence, const DeviceRoad& road);
   [[nodiscard]] bool is_busy() const override { return !ask_.is_idle(); }
+  // After cancel(). True: a task of it is left behind.
+  bool take_back(const Status& why, Nanos patience) {
+    return gpus_.thread().take_back(ask_, why, patience) ==
+           cuda::LaunchThread::TakenBack::kLeftBehind;
+  }
   [[nodiscard]] const std::vector<DeviceRecord>& records() const { return records_; }
 
  private:

@@ -164,7 +164,7 @@ Result<bool> Executor::advance() {
   for (Stream& stream : streams_) {
     if (stream.running == nullptr || stream.stuck) continue;
     if (stream.ending) {
-      if (!stream.running->is_busy()) finish(stream, Status(*stream.ending));
+      advance_ending(stream);
       continue;
     }
     const Result<Progress> progress = advance(stream);
@@ -174,7 +174,7 @@ Result<bool> Executor::advance() {
       continue;
     }
     if (!progress) {
-      const Status status = progress.status();
+      const Status status = named(stream, progress.status());
       sets_.at(stream.ordered.process_set).given_up = status;
       give_up(stream, status);
       return status;
@@ -209,6 +209,13 @@ Result<bool> Executor::advance_lane() {
   return true;
 }
 
+// Errors of devices know nothing of tensors.
+Status Executor::named(const Stream& stream, const Status& status) {
+  if (lane_ == nullptr || !DeviceLane::is_for(stream.ordered)) return status;
+  const Unit& unit = *stream.ordered.tensors.front().request->unit;
+  return {status.code(), unit_text(unit) + ": " + status.text()};
+}
+
 // Its end comes when nothing uses the caller's memory any more.
 void Executor::give_up(Stream& stream, const Status& status) {
   if (stream.running->is_busy()) {
@@ -217,6 +224,15 @@ void Executor::give_up(Stream& stream, const Status& status) {
     return;
   }
   finish(stream, status);
+}
+
+// It has been given up, and a device uses the caller's memory, or waits to.
+void Executor::advance_ending(Stream& stream) {
+  Status status = *stream.ending;
+  const bool on_devices = stream.stop != nullptr;
+  if (lane_ != nullptr) status = lane_->take_back(stream.stop, status);
+  const bool is_left = on_devices && stream.stop == nullptr;
+  if (is_left || !stream.running->is_busy()) finish(stream, status);
 }
 
 void Executor::give_up_stuck(std::size_t stream) {

@@ -116,6 +116,8 @@ class Executor {
   Result<Progress> advance(Stream& stream);
   Progress go_on(Stream& stream);
   void give_up(Stream& stream, const Status& status);
+  void advance_ending(Stream& stream);
+  [[nodiscard]] Status named(const Stream& stream, const Status& status);
   void finish(Stream& stream, const Status& status);
   Result<bool> advance_lane();
   void end(OrderedOperation& ordered, const Status& status);

@@ -25,10 +25,10 @@ std::string place_text(std::int32_t device) {
 
 }  // namespace
 
-Gpus::Gpus(const Config& config, std::function<void()> notify)
-    : config_(config),
+Gpus::Gpus(Config config, std::function<void()> notify)
+    : config_(std::move(config)),
       notify_(std::move(notify)),
-      presence_(config),
+      presence_(config_),
       library_(Status(StatusCode::kUnsupported, "NCCL has not been looked for")) {}
 
 // Once; the answer stays.
@@ -120,16 +120,14 @@ Status Gpus::check_capture(void* stream) {
 
 Result<cuda::EventRef> Gpus::mark(std::int32_t device, void* stream) {
   KOLO_RETURN_IF_ERROR(check_capture(stream));
-  cuda::Device* open = thread_->find(device);
+  cuda::Device* const open = thread_->find(device);
   cuda::EventRef event = open == nullptr ? cuda::EventRef() : open->events().take();
   while (!event) {
-    KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
+    KOLO_RETURN_IF_ERROR(thread_->call([this, device]() -> Status {
       const Result<cuda::Device*> opened = thread_->device(device);
-      if (!opened) return opened.status();
-      open = *opened;
-      return open->events().make(kMoreEvents);
+      return opened ? (*opened)->events().make(kMoreEvents) : opened.status();
     }));
-    event = open->events().take();
+    event = thread_->find(device)->events().take();
   }
   const cuda::Error error = runtime_->cudaEventRecord(event.handle(), handle_of(stream));
   if (error == cuda::kSuccess) return event;
@@ -159,10 +157,11 @@ Status Gpus::await(void* stream, std::span<const cuda::EventRef> events) {
 
 Result<void*> Gpus::allocate(std::int32_t device, std::size_t bytes) {
   KOLO_RETURN_IF_ERROR(load());
-  void* memory = nullptr;
-  KOLO_RETURN_IF_ERROR(
-      thread_->call([&] { return make(device, std::max<std::size_t>(bytes, 1), memory); }));
-  return memory;
+  const auto memory = std::make_shared<void*>(nullptr);
+  KOLO_RETURN_IF_ERROR(thread_->call([this, device, bytes, memory] {
+    return make(device, std::max<std::size_t>(bytes, 1), *memory);
+  }));
+  return *memory;
 }
 
 // On the launch thread, as the next: what is made is known before anything else happens there.
@@ -197,26 +196,32 @@ Result<bool> Gpus::free(void* memory) {
     const std::lock_guard lock(mutex_);
     if (!memory_.contains(memory)) return false;
   }
-  bool is_ours = false;
-  KOLO_RETURN_IF_ERROR(thread_->call([&]() -> Status {
+  const auto is_ours = std::make_shared<bool>(false);
+  KOLO_RETURN_IF_ERROR(thread_->call([this, memory, is_ours]() -> Status {
     std::unique_lock lock(mutex_);
     const auto node = memory_.extract(memory);
     lock.unlock();
-    is_ours = !node.empty();
-    return is_ours ? release(memory, node.mapped()) : Status::ok();
+    *is_ours = !node.empty();
+    return *is_ours ? release(memory, node.mapped()) : Status::ok();
   }));
-  return is_ours;
+  return *is_ours;
 }
 
-void Gpus::stop(const std::function<void()>& last) {
-  if (thread_ == nullptr) return;
-  thread_->stop([&] {
+void Gpus::refuse(const Status& why, Nanos patience) {
+  const std::lock_guard lock(mutex_);
+  if (thread_ != nullptr) thread_->refuse(why, patience);
+}
+
+bool Gpus::stop(const std::function<void()>& last, Nanos patience) {
+  if (thread_ == nullptr) return true;
+  const auto give_back = [this, last] {
     last();
     std::unique_lock lock(mutex_);
     const auto left = std::exchange(memory_, {});
     lock.unlock();
     for (const auto& [memory, how] : left) static_cast<void>(release(memory, how).is_ok());
-  });
+  };
+  return thread_->stop(give_back, patience);
 }
 
 }  // namespace kolo::internal

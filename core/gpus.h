@@ -32,12 +32,12 @@ inline constexpr std::int32_t kDeviceHost = -2;
 
 class Gpus {
  public:
-  // `notify`: a task of the launch thread has moved. All outlive this.
-  Gpus(const Config& config, std::function<void()> notify);
+  // `notify`: a task of the launch thread has moved.
+  Gpus(Config config, std::function<void()> notify);
   Gpus(const Gpus&) = delete;
   Gpus& operator=(const Gpus&) = delete;
   ~Gpus() {
-    stop([] {});
+    stop([] {}, kNever);
   }
 
   // Where a tensor lies: `asked`, or what CUDA says of the pointers (null ones say nothing): the
@@ -69,8 +69,14 @@ class Gpus {
   // NCCL, or why there is none.
   [[nodiscard]] const Result<std::unique_ptr<const nccl::Library>>& library();
 
+  // As long as this lives: also for what is left behind.
+  [[nodiscard]] const Clock& clock() const { return clock_; }
+
+  // From now on calls end with `why` that wait for a launch thread that does not come back.
+  void refuse(const Status& why, Nanos patience);
   // No call is running, or comes. `last`: on the launch thread, before the devices are closed.
-  void stop(const std::function<void()>& last);
+  // False: the thread is left behind, see LaunchThread::stop(): this must never be destroyed.
+  bool stop(const std::function<void()>& last, Nanos patience);
 
  private:
   Status load();
@@ -83,7 +89,8 @@ class Gpus {
   Status make(std::int32_t device, std::size_t bytes, void*& memory);
   Status release(void* memory, const Memory& how);
 
-  const Config& config_;
+  const Config config_;
+  const SteadyClock clock_;
   std::function<void()> notify_;
   cuda::Presence presence_;
   std::mutex mutex_;

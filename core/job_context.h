@@ -95,6 +95,7 @@ class JobContext final : public Context {
   Status enqueue(std::span<const RequestPtr> requests, bool wake);
   Result<RequestPtr> find(RequestId id);
   [[nodiscard]] Status world_status() const;
+  void stop_gpus(Nanos limit);
   void end_if_closed(const ProcessSet& set);
 
   Config config_;
@@ -104,7 +105,8 @@ class JobContext final : public Context {
   int local_size_ = 0;
   std::unique_ptr<Trace> trace_;
   Allocations allocations_;
-  Gpus gpus_;             // its events are held by requests
+  std::unique_ptr<Gpus> own_gpus_;  // its events are held by requests
+  Gpus& gpus_;
   RequestPool requests_;  // outlives all that shares them
   UnitTable units_;
   TensorQueue queue_;
@@ -113,7 +115,8 @@ class JobContext final : public Context {
   HostMap map_;
   std::vector<std::vector<Channel*>> channels_;
   SetRoads set_roads_;
-  DeviceLane lane_;
+  std::unique_ptr<DeviceLane> own_lane_;
+  DeviceLane& lane_;
   Executor executor_;
   Engine engine_;
   Submissions submissions_;

@@ -12,17 +12,19 @@
 namespace kolo::internal::cuda {
 namespace {
 
+constexpr Nanos kBetweenGlances = 100ms;  // of who waits for a call, at whether it is refused
+
 // Work that somebody waits for.
 class Call final : public Task {
  public:
-  explicit Call(const std::function<Status()>& work) : work_(work) {}
+  explicit Call(std::function<Status()> work) : work_(std::move(work)) {}
 
  private:
   Result<EventRef> launch() override {
     KOLO_RETURN_IF_ERROR(work_());
     return EventRef();
   }
-  const std::function<Status()>& work_;
+  const std::function<Status()> work_;
 };
 
 }  // namespace
@@ -58,13 +60,22 @@ void LaunchThread::post(Task& task) {
   append(task);
 }
 
-Status LaunchThread::call(const std::function<Status()>& work) {
-  Call task(work);
+Status LaunchThread::call(std::function<Status()> work) {
+  const auto task = std::make_shared<Call>(std::move(work));
   std::unique_lock lock(mutex_);
   KOLO_RETURN_IF_ERROR(start());
-  append(task);
-  ended_.wait(lock, [&] { return task.phase() == Task::Phase::kEnded; });
-  return task.status();
+  append(*task);
+  const auto is_over = [&] { return task->phase() == Task::Phase::kEnded; };
+  while (!ended_.wait_for(lock, kBetweenGlances, is_over)) {
+    if (refused_.is_ok() || !is_stuck(refusal_patience_)) continue;
+    if (withdraw(*task)) return refused_;
+    if (launching_ != task.get()) continue;
+    launching_ = nullptr;
+    under_way_.fetch_sub(1, std::memory_order_relaxed);
+    left_calls_.push_back(task);
+    return refused_;
+  }
+  return task->status();
 }
 
 void LaunchThread::poke() {
@@ -78,21 +89,89 @@ void LaunchThread::poke() {
 void LaunchThread::sleep(Nanos limit) {
   {
     std::unique_lock lock(mutex_);
+    mark_busy(false);
     changed_.wait_for(lock, limit, [&] { return poked_; });
     poked_ = false;
+    mark_busy(true);
   }
   look();
 }
 
-void LaunchThread::stop(const std::function<void()>& last) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(stopping_, true)) return;
-    last_ = last;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+// ---- Who does not wait for ever -----------------------------------------------------------------
+
+// With the lock held, as the next two. It had not begun.
+bool LaunchThread::withdraw(Task& task) {
+  if (std::erase(tasks_, &task) == 0) return false;
+  under_way_.fetch_sub(1, std::memory_order_relaxed);
+  return true;
 }
+
+void LaunchThread::mark_busy(bool is_busy) { busy_since_ = is_busy ? SteadyClock().now() : kNever; }
+
+bool LaunchThread::is_stuck(Nanos patience) const {
+  return busy_since_ != kNever && SteadyClock().now() - busy_since_ > patience;
+}
+
+LaunchThread::TakenBack LaunchThread::take_back(Task& task, const Status& why, Nanos patience) {
+  const std::lock_guard lock(mutex_);
+  if (task.is_idle()) return TakenBack::kNo;
+  if (withdraw(task)) {
+    task.end(why);
+    return TakenBack::kYes;
+  }
+  if (!is_stuck(patience)) return TakenBack::kNo;
+  if (launching_ == &task) {
+    launching_ = nullptr;
+    under_way_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return TakenBack::kLeftBehind;
+}
+
+void LaunchThread::refuse(const Status& why, Nanos patience) {
+  const std::lock_guard lock(mutex_);
+  if (!refused_.is_ok()) return;
+  refused_ = why;
+  refusal_patience_ = patience;
+}
+
+bool LaunchThread::stop(const std::function<void()>& last, Nanos patience) {
+  std::unique_lock lock(mutex_);
+  if (std::exchange(stopping_, true)) return true;
+  last_ = last;
+  changed_.notify_all();
+  if (!thread_.joinable()) return true;
+  const Nanos asked = SteadyClock().now();
+  while (!has_ended_) {
+    ended_.wait_for(lock, kBetweenGlances);
+    const Nanos since = busy_since_ == kNever ? asked : busy_since_;
+    if (has_ended_ || SteadyClock().now() - since <= patience) continue;
+    leave_behind();
+    return false;
+  }
+  lock.unlock();
+  thread_.join();
+  return true;
+}
+
+// With the lock held.
+void LaunchThread::leave_behind() {
+  last_ = nullptr;
+  thread_.detach();
+  const std::lock_guard lock(notify_mutex_);
+  notify_ = nullptr;
+}
+
+void LaunchThread::tell() {
+  const std::lock_guard lock(notify_mutex_);
+  if (notify_) notify_();
+}
+
+bool LaunchThread::has_been_left(Task& task) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(launching_, nullptr) != &task;
+}
+
+// ---- On the launch thread -----------------------------------------------------------------------
 
 Device* LaunchThread::find(int number) const {
   const std::lock_guard lock(mutex_);
@@ -107,7 +186,7 @@ Result<Device*> LaunchThread::device(int number) {
   }
   auto opened = Device::open(runtime_, number, [this] {
     under_way_.fetch_sub(1, std::memory_order_relaxed);
-    notify_();
+    tell();
   });
   if (!opened) return opened.status();
   const std::lock_guard lock(mutex_);
@@ -124,12 +203,13 @@ void LaunchThread::launch(Task& task) {
   } catch (const std::exception& error) {
     done = Status(StatusCode::kInternal, error.what());
   }
+  if (has_been_left(task)) return;
   if (done && *done) {
     task.done_ = *done;
     task.launched(task.done_);
     Device* const device = find(done->device());
     task.set_phase(Task::Phase::kLaunched);
-    notify_();
+    tell();
     return device->finisher().push(task);
   }
   if (Device* const device = find_unrecorded(); device != nullptr && !done) {
@@ -144,7 +224,7 @@ void LaunchThread::launch(Task& task) {
     task.end(done.status());
   }
   ended_.notify_all();
-  notify_();
+  tell();
 }
 
 void LaunchThread::watch(Watched& watched) {
@@ -176,35 +256,52 @@ void LaunchThread::look() {
   for (std::size_t i = watched_.size(); i > 0; --i) watched_[i - 1]->look();
 }
 
+// False: there is none any more.
+bool LaunchThread::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  mark_busy(false);
+  const auto awake = [&] { return poked_ || stopping_ || !tasks_.empty(); };
+  if (under_way_.load(std::memory_order_relaxed) > 0) {
+    changed_.wait_for(lock, between_looks_, awake);
+  } else {
+    changed_.wait(lock, awake);
+  }
+  poked_ = false;
+  mark_busy(true);
+  return !stopping_ || !tasks_.empty();
+}
+
+Task* LaunchThread::next_task() {
+  const std::lock_guard lock(mutex_);
+  if (tasks_.empty()) return nullptr;
+  launching_ = tasks_.front();
+  tasks_.pop_front();
+  mark_busy(true);
+  return launching_;
+}
+
 void LaunchThread::run() {
   relax_capture(runtime_);
-  while (true) {
-    Task* task = nullptr;
-    {
-      std::unique_lock lock(mutex_);
-      const auto awake = [&] { return poked_ || stopping_ || !tasks_.empty(); };
-      if (under_way_.load(std::memory_order_relaxed) > 0) {
-        changed_.wait_for(lock, between_looks_, awake);
-      } else {
-        changed_.wait(lock, awake);
-      }
-      poked_ = false;
-      if (tasks_.empty() && stopping_) break;
-      if (!tasks_.empty()) {
-        task = tasks_.front();
-        tasks_.pop_front();
-      }
-    }
+  while (wait_for_work()) {
     look();
-    if (task != nullptr) launch(*task);
+    if (Task* const task = next_task()) launch(*task);
   }
-  if (last_) last_();
+  std::function<void()> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last.swap(last_);
+  }
+  if (last) last();
   for (auto& [number, device] : devices_) {
     device->close();
     retired_.push_back(device->take_events());
+    const std::lock_guard lock(mutex_);
+    mark_busy(true);
   }
   const std::lock_guard lock(mutex_);
   devices_.clear();
+  has_ended_ = true;
+  ended_.notify_all();
 }
 
 }  // namespace kolo::internal::cuda

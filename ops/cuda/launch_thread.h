@@ -7,6 +7,9 @@
 // devices' finishers do. What is Watched (communicators) is looked at while tasks are under way,
 // some times a second, and whenever it asks by poke().
 //
+// A library's call that does not come back holds all of this up. Who waits does not: take_back(),
+// refuse() and stop() end with a patience, and may leave the thread behind.
+//
 // Threads: any, but stop() and the destructor, and what says so.
 #pragma once
 
@@ -55,12 +58,28 @@ class LaunchThread {
   // After the first call().
   void post(Task& task);
   // Runs `work` after what has been posted, and waits for it; the thread begins with the first one.
-  // RESOURCE if there can be no thread, ABORTED after stop().
-  Status call(const std::function<Status()>& work);
+  // RESOURCE if there can be no thread, ABORTED after stop(); or as refuse() says: `work` may then
+  // still be running, or begin to, and owns what it uses.
+  Status call(std::function<Status()> work);
   void poke();
+
+  // Gives up a task, which then ends with `why`.
+  enum class TakenBack {
+    kNo,          // it is launched, or has ended, or the patience is not over
+    kYes,         // it had not begun
+    kLeftBehind,  // a library's call in it does not come back, or none can end what it launched:
+                  // its memory may still be used, it lives until this thread has ended, whatever it
+                  // says of itself, and is not posted again
+  };
+  TakenBack take_back(Task& task, const Status& why, Nanos patience);
+  // From now on call() ends with `why` when the thread does not come back.
+  void refuse(const Status& why, Nanos patience);
   // Waits for what has been posted, gives all handles back and ends the thread.
-  // `last`: done on the thread before the devices go.
-  void stop(const std::function<void()>& last = [] {});
+  // `last`: done on the thread before the devices go. False: it has been in one call of a library
+  // for longer than `patience`, and is left behind: this, its tasks and what they use must live on
+  // for ever. It tells nobody any more.
+  bool stop(
+      const std::function<void()>& last = [] {}, Nanos patience = kNever);
 
   // ---- On the launch thread -------------------------------------------------------------------
   // The device, current and open.
@@ -81,20 +100,35 @@ class LaunchThread {
  private:
   Status start();
   void append(Task& task);
+  bool withdraw(Task& task);
+  void mark_busy(bool is_busy);
+  [[nodiscard]] bool is_stuck(Nanos patience) const;
+  void leave_behind();
+  void tell();
   void run();
+  bool wait_for_work();
+  Task* next_task();
   void launch(Task& task);
+  bool has_been_left(Task& task);
   // Where a task has left work behind which no event could be recorded.
   Device* find_unrecorded();
   void look();
 
   const Runtime& runtime_;
   Nanos between_looks_;
+  std::mutex notify_mutex_;
   std::function<void()> notify_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable ended_;
   std::deque<Task*> tasks_;
+  Task* launching_ = nullptr;
+  std::vector<std::shared_ptr<Task>> left_calls_;
+  Nanos busy_since_ = kNever;  // without a rest; kNever: it rests
+  Status refused_;             // with what calls end, and when
+  Nanos refusal_patience_ = kNever;
   bool stopping_ = false;
+  bool has_ended_ = false;
   bool poked_ = false;
   std::atomic<std::size_t> under_way_{0};  // posted and not ended
   std::map<int, std::unique_ptr<Device>> devices_;

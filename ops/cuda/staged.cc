@@ -43,6 +43,19 @@ bool StagedOperation::is_busy() const {
   });
 }
 
+bool StagedOperation::take_back(const Status& why, Nanos patience) {
+  bool is_left = false;
+  for (auto& buffer : buffers_) {
+    for (CopyTask* task : {&buffer->in, &buffer->out}) {
+      if (task->is_idle()) continue;
+      is_left =
+          call_.thread->take_back(*task, why, patience) == LaunchThread::TakenBack::kLeftBehind ||
+          is_left;
+    }
+  }
+  return is_left;
+}
+
 void StagedOperation::release(const Runtime& runtime) {
   for (auto& buffer : buffers_) buffer->staging.release(runtime);
 }

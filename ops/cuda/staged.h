@@ -56,6 +56,8 @@ class StagedOperation final : public ComposedOperation {
   StagedCall& call() { return call_; }
   void start(Collectives& collectives, std::uint32_t sequence);
   [[nodiscard]] bool is_busy() const override;
+  // After cancel(): gives up copies that are not launched. True: one is left behind.
+  bool take_back(const Status& why, Nanos patience);
   // On the launch thread, at the end.
   void release(const Runtime& runtime);
 

@@ -223,6 +223,12 @@ const char* fakegpu_misuse_text(long index) { return fakegpu::machine().census.m
 
 void fakegpu_forgive_misuses() { fakegpu::machine().census.forgive(); }
 
+int fakegpu_creation_at(long index, fakegpu_creation* creation) {
+  return fakegpu::machine().creations.get(index, creation) ? 0 : 1;
+}
+
+void fakegpu_forget_creations() { fakegpu::machine().creations.forget(); }
+
 int fakegpu_set_faults(const char* text) { return fakegpu::machine().faults.set(text) ? 0 : 1; }
 
 int fakegpu_peek(const void* device_pointer, void* host, size_t bytes) {

@@ -13,6 +13,7 @@
  *   FAKEGPU_CUDART_VERSION=13000, FAKEGPU_NCCL_VERSION=22809
  *   FAKEGPU_FAULT=...          see faults.h
  *   FAKEGPU_NCCL_DEATH=error   a dead rank becomes ncclRemoteError (default: its peers are stuck)
+ *   NCCL_MULTI_RANK_GPU_ENABLE=1  as the real one from 2.30 on: ranks may share a GPU
  *   FAKEGPU_CENSUS=1           at exit, leaks and misuse make the exit code 86
  */
 #pragma once
@@ -60,6 +61,19 @@ long fakegpu_misuses(void);
 const char* fakegpu_misuse_text(long index);
 /* For tests of misuse itself: forgets them. */
 void fakegpu_forgive_misuses(void);
+
+/* A communicator that was begun: by which thread, as of gettid(), by which unique id (as a number),
+ * and as which rank of how many. */
+typedef struct fakegpu_creation {
+  long thread;
+  unsigned long long id;
+  int size;
+  int rank;
+} fakegpu_creation;
+
+/* The n-th, 0 the oldest; returns 0, or 1 past the end. */
+int fakegpu_creation_at(long index, fakegpu_creation* creation);
+void fakegpu_forget_creations(void);
 
 /* Replaces the faults of FAKEGPU_FAULT and starts their counting anew. Returns 0, or 1 when the
  * text cannot be read (the faults stay). */

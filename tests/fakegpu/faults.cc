@@ -30,10 +30,10 @@ struct Word {
   std::string_view text;
   Effect effect;
 };
-constexpr Word kWords[] = {
-    {"oom", Effect::kOutOfMemory},       {"error", Effect::kError}, {"sticky", Effect::kSticky},
-    {"delay", Effect::kDelay},           {"hang", Effect::kHang},   {"never", Effect::kNever},
-    {"async-error", Effect::kAsyncError}};
+constexpr Word kWords[] = {{"oom", Effect::kOutOfMemory}, {"error", Effect::kError},
+                           {"sticky", Effect::kSticky},   {"delay", Effect::kDelay},
+                           {"hang", Effect::kHang},       {"never", Effect::kNever},
+                           {"block", Effect::kBlock},     {"async-error", Effect::kAsyncError}};
 
 }  // namespace
 

@@ -10,6 +10,8 @@
 //   delay:us     the call, or the work in its stream, takes that much longer
 //   hang         the call does not come back, or the initialisation does not end, until the
 //                communicator is aborted, 300 s at most
+//   block        the call itself does not come back, whatever happens, 300 s at most: also one that
+//                should not block, or aborts
 //   never        the collective is stuck in its stream: this rank does not arrive
 //   async-error[:code]  the same, and the communicator says so (default ncclRemoteError 6)
 //
@@ -29,7 +31,17 @@
 
 namespace fakegpu {
 
-enum class Effect { kNone, kOutOfMemory, kError, kSticky, kDelay, kHang, kNever, kAsyncError };
+enum class Effect {
+  kNone,
+  kOutOfMemory,
+  kError,
+  kSticky,
+  kDelay,
+  kHang,
+  kBlock,
+  kNever,
+  kAsyncError
+};
 
 struct Fault {
   Effect effect = Effect::kNone;

@@ -120,7 +120,7 @@ int Machine::submit(const char* kind, const StreamPointer& stream,
 void Machine::perform(Device& device, const Fault& fault,
                       const std::function<void(Access&)>& work) {
   if (fault.is(Effect::kDelay)) pause_for(fault.value);
-  if (fault.is(Effect::kHang)) pause_for(kHangMicroseconds);
+  if (fault.is(Effect::kHang) || fault.is(Effect::kBlock)) pause_for(kHangMicroseconds);
   if (fault.is(Effect::kSticky) || fault.is(Effect::kError)) {
     device.set_broken(fault.value != 0 ? static_cast<int>(fault.value) : kLaunchFailure);
     return;

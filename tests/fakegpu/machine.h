@@ -14,6 +14,7 @@
 
 #include "ops/cuda/abi.h"
 #include "tests/fakegpu/census.h"
+#include "tests/fakegpu/creations.h"
 #include "tests/fakegpu/device.h"
 #include "tests/fakegpu/event.h"
 #include "tests/fakegpu/fakegpu.h"
@@ -77,6 +78,7 @@ class Machine {
   std::atomic<long> communicators{0};
   std::atomic<long> registrations{0};
   std::atomic<long> reduction_ops{0};
+  Creations creations;
 
   static ThreadState& thread();
   int device_count() const { return static_cast<int>(devices_.size()); }
@@ -121,7 +123,7 @@ int call(const char* function, const Body& body, Purpose purpose = Purpose::kUse
   int error = m.state();
   const Fault fault = m.faults.next(function);
   if (fault.is(Effect::kDelay)) pause_for(fault.value);
-  if (fault.is(Effect::kHang)) pause_for(kHangMicroseconds);
+  if (fault.is(Effect::kHang) || fault.is(Effect::kBlock)) pause_for(kHangMicroseconds);
   if (error == 0 && fault.is(Effect::kOutOfMemory)) error = cuda::kMemoryAllocation;
   if (error == 0 && fault.is(Effect::kError)) {
     error = fault.value != 0 ? static_cast<int>(fault.value) : kUnknownError;

@@ -27,6 +27,10 @@ Fakes load() {
   find(library, "fakegpu_misuses", fakes.misuses);
   find(library, "fakegpu_misuse_text", fakes.misuse_text);
   find(library, "fakegpu_set_faults", fakes.set_faults);
+  find(library, "fakegpu_creation_at", fakes.creation_at);
+  find(library, "fakegpu_forget_creations", fakes.forget_creations);
+  find(library, "fakegpu_peek", fakes.peek);
+  find(library, "fakegpu_poke", fakes.poke);
   find(library, "fakegpu_hold", fakes.hold);
   find(library, "fakegpu_release", fakes.release);
   find(library, "cudaStreamBeginCapture", fakes.begin_capture);

@@ -27,6 +27,10 @@ struct Fakes {
   decltype(&::fakegpu_misuses) misuses = nullptr;
   decltype(&::fakegpu_misuse_text) misuse_text = nullptr;
   decltype(&::fakegpu_set_faults) set_faults = nullptr;
+  decltype(&::fakegpu_creation_at) creation_at = nullptr;
+  decltype(&::fakegpu_forget_creations) forget_creations = nullptr;
+  decltype(&::fakegpu_peek) peek = nullptr;
+  decltype(&::fakegpu_poke) poke = nullptr;
   decltype(&::fakegpu_hold) hold = nullptr;
   decltype(&::fakegpu_release) release = nullptr;
   cuda::Error (*begin_capture)(cuda::StreamHandle, int mode) = nullptr;

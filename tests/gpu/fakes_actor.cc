@@ -1,16 +1,21 @@
 // A rank in a process of its own, for faults: three threads reduce tensors, each with its own way
 // of waiting, until something ends them or they have done their rounds; and say with what, and
-// when.
+// when. What belongs to an operation that has ended with an error is filled with a mark, and looked
+// at again at the end.
 //
 //   rounds=N          of each thread
-//   abort=MS          kolo_abort() that long after the first operation
-//   leave=MS          kolo_shutdown() that long after it, with whatever is under way
+//   fault=PLAN        of the fakes, once the program's own streams and memory are there
+//   abort=MS          kolo_abort() that long after it is ready for its first operation
+//   leave=MS          kolo_shutdown() that long after that, with whatever is under way
 //   late=MS           kolo_shutdown() that long after all is done
+//   stuck             gives nothing back at the end, as that would wait for the device
 //   host              instead: tensors in host memory, and what asks for a device
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Plan {
   int rounds = 3;
+  std::string fault;
+  bool is_stuck = false;
   int abort_ms = -1;
   int leave_ms = -1;
   int late_ms = 0;
@@ -36,7 +43,10 @@ struct Plan {
       if (argument.rfind(prefix, 0) == 0) value = std::stoi(argument.substr(prefix.size()));
     };
     for (int i = 1; i < count; ++i) {
-      on_host = on_host || std::string(arguments[i]) == "host";
+      const std::string argument = arguments[i];
+      on_host = on_host || argument == "host";
+      is_stuck = is_stuck || argument == "stuck";
+      if (argument.rfind("fault=", 0) == 0) fault = argument.substr(6);
       number(arguments[i], "rounds", rounds);
       number(arguments[i], "abort", abort_ms);
       number(arguments[i], "leave", leave_ms);
@@ -58,25 +68,29 @@ class Actor {
   Actor(kolo_context* context, int device) : context_(context), device_(device) {}
 
   void act(const Plan& plan) {
-    const DeviceArray<float> data(device_, 1000);
-    if (!report("first", sum("first", data, nullptr, nullptr))) return;
+    const DeviceArray<float> first(device_, 1000);
     const Stream streams[] = {Stream(device_), Stream(device_), Stream(device_)};
     const DeviceArray<float> tensors[] = {{device_, 1000}, {device_, 2000}, {device_, 3000}};
-    std::array<std::thread, 3> threads;
-    for (std::size_t i = 0; i < 3; ++i) {
-      threads[i] = std::thread([&, i] { run(plan, i, tensors[i], streams[i].get()); });
+    if (gpu_test::fakes().set_faults(plan.fault.c_str()) != 0) report("plan", KOLO_INTERNAL);
+    if (write(STDOUT_FILENO, "READY\n", 6) != 6) return;
+    std::thread ender([&] { end_early(plan); });
+    kolo_status status = sum("first", first, nullptr, nullptr);
+    mark(first, status);
+    if (report("first", status)) {
+      std::array<std::thread, 3> threads;
+      for (std::size_t i = 0; i < 3; ++i) {
+        threads[i] = std::thread([&, i] { run(plan, i, tensors[i], streams[i].get()); });
+      }
+      for (std::thread& thread : threads) thread.join();
     }
-    if (plan.abort_ms >= 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(plan.abort_ms));
-      kolo_abort(context_, "the test's own");
-    }
-    if (plan.leave_ms >= 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(plan.leave_ms));
-      report("leave", kolo_shutdown(context_));
-    }
-    for (std::thread& thread : threads) thread.join();
+    ender.join();
     std::this_thread::sleep_for(std::chrono::milliseconds(plan.late_ms));
     report("shutdown", kolo_shutdown(context_));
+    const std::string calls =
+        "CALLS OF NCCL " + std::to_string(gpu_test::fakes().calls("ncclAllReduce")) + "\n";
+    if (write(STDOUT_FILENO, calls.data(), calls.size()) < 0) return;
+    look_at_marks();
+    if (plan.is_stuck) _exit(0);
   }
 
   // Where there is no device.
@@ -103,6 +117,37 @@ class Actor {
     return status == KOLO_OK;
   }
 
+  void end_early(const Plan& plan) {
+    if (plan.abort_ms >= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(plan.abort_ms));
+      kolo_abort(context_, "the test's own");
+    }
+    if (plan.leave_ms >= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(plan.leave_ms));
+      const auto begin = Clock::now();
+      const kolo_status status = kolo_shutdown(context_);
+      say("leave", status, begin);
+    }
+  }
+
+  // From now on nobody may write there.
+  void mark(const DeviceArray<float>& data, kolo_status status) {
+    if (status == KOLO_OK) return;
+    const std::vector<float> marks(data.count(), kMark);
+    const std::lock_guard lock(mutex_);
+    marked_.push_back(&data);
+    gpu_test::fakes().poke(data.get(), marks.data(), marks.size() * sizeof(float));
+  }
+  void look_at_marks() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (const DeviceArray<float>* data : marked_) {
+      std::vector<float> values(data->count());
+      gpu_test::fakes().peek(data->get(), values.data(), values.size() * sizeof(float));
+      const bool all = std::ranges::all_of(values, [](float value) { return value == kMark; });
+      if (!all) report("touched", KOLO_INTERNAL);
+    }
+  }
+
   kolo_status sum(const std::string& name, const DeviceArray<float>& data,
                   gpu_test::cuda::StreamHandle stream, kolo_request* request) {
     kolo_options options = KOLO_OPTIONS_INIT;
@@ -120,8 +165,19 @@ class Actor {
     if (status == KOLO_OK && way == 2) {
       status = kolo_stream_wait(context_, request, stream, KOLO_FOREVER);
     }
-    const kolo_status waited = kolo_wait(context_, &request, KOLO_FOREVER);
+    const kolo_status waited = wait(request);
     return status == KOLO_OK ? waited : status;
+  }
+
+  // In short waits, each of which must come back.
+  kolo_status wait(kolo_request request) {
+    kolo_status status = KOLO_IN_PROGRESS;
+    while (status == KOLO_IN_PROGRESS) {
+      const auto begin = Clock::now();
+      status = kolo_wait(context_, &request, 100);
+      if (Clock::now() - begin > std::chrono::seconds(5)) say("late", status, begin);
+    }
+    return status;
   }
 
   void run(const Plan& plan, std::size_t way, const DeviceArray<float>& data,
@@ -132,12 +188,17 @@ class Actor {
     for (int round = 0; round < plan.rounds && status == KOLO_OK; ++round) {
       status = once(way, kWays[way], data, stream);
     }
+    mark(data, status);
     report(kWays[way], status);
   }
+
+  static constexpr float kMark = 12345.0F;
 
   kolo_context* context_;
   int device_;
   Clock::time_point begin_ = Clock::now();
+  std::mutex mutex_;
+  std::vector<const DeviceArray<float>*> marked_;
 };
 
 }  // namespace

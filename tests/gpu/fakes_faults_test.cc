@@ -109,7 +109,7 @@ TEST(Stuck, AKilledRankIsALostPeer) {
     const Job job(Plans{{{death}, {"rounds=1000000"}},
                         {{death}, {"rounds=1000000"}},
                         {{death, fault("collective:9:never")}, {"rounds=1000000"}}},
-                  2, 1500);
+                  killed(2, 1000));
     EXPECT_EQ(job.of(2).ended.signal, 9);
     for (const std::size_t rank : {0, 1}) {
       job.expect(rank, {KOLO_PEER_LOST}, kSoon, "rank 2");
@@ -119,12 +119,13 @@ TEST(Stuck, AKilledRankIsALostPeer) {
 
 TEST(Stuck, AKilledRankIsALostPeerWhereAllIsStaged) {
   const RankPlan plan{{"KOLO_CUDA=staged"}, {"rounds=1000000"}};
-  const Job job(Plans{plan, plan, plan}, 1, 800);
+  const Job job(Plans{plan, plan, plan}, killed(1, 500));
   for (const std::size_t rank : {0, 2}) job.expect(rank, {KOLO_PEER_LOST}, kSoon, "rank 1");
 }
 
 TEST(Stuck, ARankThatIsKilledWhileOthersMeetIt) {
-  const Job job(Plans{{{}, {}}, {{fault("ncclCommInitRankConfig:1:hang")}, {}}, {{}, {}}}, 1, 800);
+  const Job job(Plans{{{}, {}}, {{fault("ncclCommInitRankConfig:1:hang")}, {}}, {{}, {}}},
+                killed(1, 300));
   for (const std::size_t rank : {0, 2}) job.expect_first(rank, {KOLO_PEER_LOST}, 2500);
 }
 
@@ -142,7 +143,8 @@ TEST(Stuck, ARankThatLeavesFirst) {
 
 TEST(Stuck, ARankKilledAmongOthersAtWork) {
   for (const char* death : {"FAKEGPU_NCCL_DEATH=error", "FAKEGPU_NCCL_DEATH=stuck"}) {
-    const Job job(Plans{{{death}, {"rounds=1000000"}}, {{death}, {"rounds=1000000"}}}, 0, 1200);
+    const Job job(Plans{{{death}, {"rounds=1000000"}}, {{death}, {"rounds=1000000"}}},
+                  killed(0, 1000));
     job.expect(1, {KOLO_PEER_LOST}, kSoon, "rank 0");
   }
 }

@@ -57,9 +57,19 @@ inline std::vector<Said> parse(const std::string& output) {
 
 using Plans = std::vector<RankPlan>;
 
+// What happens to a rank that long after all are ready for their first operation.
+struct Blow {
+  enum class Kind { kNone, kKill, kFreeze };  // frozen until all others have ended
+  Kind kind = Kind::kNone;
+  std::size_t rank = 0;
+  int after_ms = 0;
+};
+inline Blow killed(std::size_t rank, int after_ms) { return {Blow::Kind::kKill, rank, after_ms}; }
+inline Blow frozen(std::size_t rank, int after_ms) { return {Blow::Kind::kFreeze, rank, after_ms}; }
+
 class Job {
  public:
-  explicit Job(const Plans& plans, int kill = -1, int kill_after_ms = 0) {
+  explicit Job(const Plans& plans, const Blow& blow = {}) {
     const int size = static_cast<int>(plans.size());
     const std::string secret = "a secret of sufficient length";
     auto server = kolo::internal::RendezvousServer::start("127.0.0.1:0", size, {"faults", secret},
@@ -83,16 +93,14 @@ class Job {
       children.push_back(
           std::make_unique<fakegpu::Child>(GPU_FAKES_ACTOR, plan.arguments, variables));
     }
-    if (kill >= 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(kill_after_ms));
-      children[static_cast<std::size_t>(kill)]->kill();
+    strike(children, blow);
+    outcomes_.resize(children.size());
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      if (blow.kind != Blow::Kind::kFreeze || rank != blow.rank) finish(*children[rank], rank);
     }
-    for (auto& child : children) {
-      Outcome outcome;
-      outcome.ended = child->wait();
-      outcome.said = parse(outcome.ended.output);
-      outcomes_.push_back(std::move(outcome));
-    }
+    if (blow.kind != Blow::Kind::kFreeze) return;
+    children[blow.rank]->thaw();
+    finish(*children[blow.rank], blow.rank);
   }
 
   [[nodiscard]] const Outcome& of(std::size_t rank) const { return outcomes_.at(rank); }
@@ -130,7 +138,47 @@ class Job {
     EXPECT_LT(said->ms, limit_ms) << all;
   }
 
+  // That whoever waited on the rank was told one of the statuses, in a text with this in it: the
+  // first operation's waiter, or the three that come after one that was good. That nothing was
+  // left, or touched afterwards.
+  void expect_told(std::size_t rank, const std::vector<int>& statuses, long limit_ms,
+                   const std::string& text) const {
+    const Outcome& outcome = of(rank);
+    const std::string all = "rank " + std::to_string(rank) + " said:\n" + outcome.ended.output;
+    EXPECT_EQ(outcome.ended.exit_code, 0) << all;
+    for (const char* wrong : {"touched", "late", "plan"}) {
+      EXPECT_EQ(outcome.find(wrong), nullptr) << all;
+    }
+    EXPECT_THAT(outcome.ended.output, testing::Not(testing::HasSubstr("misuse (")));
+    const Said* first = outcome.find("first");
+    ASSERT_NE(first, nullptr) << all;
+    const std::vector<std::string> waiters =
+        first->status == KOLO_OK ? std::vector<std::string>{"block", "wait", "stream"}
+                                 : std::vector<std::string>{"first"};
+    for (const std::string& who : waiters) {
+      const Said* said = outcome.find(who);
+      ASSERT_NE(said, nullptr) << who << "; " << all;
+      EXPECT_THAT(statuses, testing::Contains(said->status)) << who << "; " << all;
+      EXPECT_LT(said->ms, limit_ms) << who << "; " << all;
+      if (said->status != KOLO_NOT_INITIALIZED) {
+        EXPECT_THAT(said->text, testing::ContainsRegex(text)) << who << "; " << all;
+      }
+    }
+  }
+
  private:
+  static void strike(std::vector<std::unique_ptr<fakegpu::Child>>& children, const Blow& blow) {
+    if (blow.kind == Blow::Kind::kNone) return;
+    for (auto& child : children) EXPECT_TRUE(child->await_line("READY"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(blow.after_ms));
+    fakegpu::Child& struck = *children[blow.rank];
+    blow.kind == Blow::Kind::kKill ? struck.kill() : struck.freeze();
+  }
+  void finish(fakegpu::Child& child, std::size_t rank) {
+    outcomes_[rank].ended = child.wait();
+    outcomes_[rank].said = parse(outcomes_[rank].ended.output);
+  }
+
   std::vector<Outcome> outcomes_;
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "tests/fakegpu/nccl/collectives.h"
@@ -20,6 +21,13 @@ std::string host_name() {
   char name[65] = {};
   gethostname(name, sizeof name - 1);
   return name;
+}
+
+// The switch of 2.30 and newer; older ones do not know it.
+bool may_share_gpu() {
+  const char* wish = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return wish != nullptr && std::string_view(wish) == "1" &&
+         machine().settings.nccl_version >= 23000;
 }
 
 }  // namespace
@@ -94,8 +102,9 @@ int Comm::meet(const IdSource& find_id) {
   int error = find_id(&id, stop);
   if (error != nccl::kSuccess) return error;
   std::string why;
-  std::unique_ptr<Meeting> meeting = Meeting::join(
-      id, plan_.size, plan_.rank, {device_.bus_id(), host_name()}, stop, &error, &why);
+  std::unique_ptr<Meeting> meeting =
+      Meeting::join(id, plan_.size, plan_.rank, {device_.bus_id(), host_name(), may_share_gpu()},
+                    stop, &error, &why);
   if (meeting == nullptr) {
     keep_last_error(why);
     return error;

@@ -65,6 +65,14 @@ class Group {
   std::vector<Beginner> beginners_;
 };
 
+// Counts a function of NCCL that works in any state; it may be planned to block.
+inline Machine& plain_call(const char* function) {
+  Machine& m = machine();
+  m.census.count_call(function);
+  if (m.faults.next(function).is(Effect::kBlock)) pause_for(kHangMicroseconds);
+  return m;
+}
+
 // Begins every function of NCCL: counts it, applies what is planned and refuses without a device.
 // The body gets the planned fault, for what happens later.
 template <class Body>
@@ -72,6 +80,7 @@ int nccl_call(const char* function, const Body& body) {
   Machine& m = machine();
   m.census.count_call(function);
   const Fault fault = m.faults.next(function);
+  if (fault.is(Effect::kBlock)) pause_for(kHangMicroseconds);
   int error = m.state() == 0 ? nccl::kSuccess : nccl::kUnhandledCudaError;
   if (error != 0) keep_last_error("Cuda failure " + std::to_string(m.state()));
   if (fault.is(Effect::kOutOfMemory)) error = nccl::kUnhandledCudaError;

@@ -48,6 +48,7 @@ class Meeting {
   struct Identity {
     std::string bus_id;
     std::string host;
+    bool may_share = false;  // its GPU with other ranks
   };
 
   // Makes a meeting place and its id. False: the system has no memory or files.

@@ -189,6 +189,7 @@ Error ncclGetUniqueId(UniqueId* id) {
   fakegpu::Machine& m = fakegpu::machine();
   m.census.count_call(__func__);
   const Fault fault = m.faults.next(__func__);
+  if (fault.is(fakegpu::Effect::kBlock)) fakegpu::pause_for(fakegpu::kHangMicroseconds);
   if (fault.is(fakegpu::Effect::kError)) return kSystemError;
   return fakegpu::Meeting::make_id(id) ? kSuccess : kSystemError;
 }
@@ -198,6 +199,7 @@ Error ncclCommInitRankConfig(CommHandle* comm, int size, UniqueId id, int rank,
   return nccl_call(__func__, [&](Machine& m, const Fault& fault) {
     const fakegpu::Comm::Plan plan = {size, rank, fakegpu::blocks(config), fault};
     const Error error = fakegpu::check_plan(m, comm, plan, config);
+    if (error == kSuccess) m.creations.add(id.bytes, sizeof id.bytes, size, rank);
     return error != kSuccess ? error : fakegpu::initialise(m, comm, fakegpu::given(id), plan);
   });
 }
@@ -231,14 +233,12 @@ Error ncclCommFinalize(CommHandle comm) {
 
 // These two answer also without a device: what is left must go.
 Error ncclCommDestroy(CommHandle comm) {
-  fakegpu::Machine& m = fakegpu::machine();
-  m.census.count_call(__func__);
+  fakegpu::Machine& m = fakegpu::plain_call(__func__);
   return comm == nullptr ? kSuccess : fakegpu::destroy(m, comm);
 }
 
 Error ncclCommAbort(CommHandle comm) {
-  fakegpu::Machine& m = fakegpu::machine();
-  m.census.count_call(__func__);
+  fakegpu::Machine& m = fakegpu::plain_call(__func__);
   return comm == nullptr ? kSuccess : fakegpu::abort_comm(m, comm);
 }
 
@@ -314,8 +314,7 @@ Error ncclMemAlloc(void** pointer, std::size_t bytes) {
 }
 
 Error ncclMemFree(void* pointer) {
-  fakegpu::Machine& m = fakegpu::machine();
-  m.census.count_call(__func__);
+  fakegpu::Machine& m = fakegpu::plain_call(__func__);
   const std::shared_ptr<fakegpu::Buffer> buffer = m.memory.find(pointer);
   if (buffer == nullptr || buffer->kind() != MemoryKind::kNccl || buffer->address() != pointer) {
     m.census.misuse("ncclMemFree: not of ncclMemAlloc, or freed already");

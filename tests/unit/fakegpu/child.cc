@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
 
 extern char** environ;  // NOLINT: POSIX's
 
@@ -57,19 +58,37 @@ Child::~Child() {
 void Child::kill() {
   if (process_ > 0) ::kill(process_, SIGKILL);
 }
+void Child::freeze() {
+  if (process_ > 0) ::kill(process_, SIGSTOP);
+}
+void Child::thaw() {
+  if (process_ > 0) ::kill(process_, SIGCONT);
+}
+
+// False: there is nothing more.
+bool Child::read_some(int limit_ms) {
+  pollfd watched = {pipe_, POLLIN, 0};
+  poll(&watched, 1, limit_ms);
+  if (watched.revents == 0) return true;
+  char buffer[4096];
+  const ssize_t count = read(pipe_, buffer, sizeof buffer);
+  if (count <= 0) return false;
+  output_.append(buffer, static_cast<std::size_t>(count));
+  return true;
+}
+
+bool Child::await_line(const std::string& line) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (output_.find(line + "\n") == std::string::npos) {
+    if (std::chrono::steady_clock::now() > end || !read_some(100)) return false;
+  }
+  return true;
+}
 
 Ended Child::wait() {
   Ended ended;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  char buffer[4096];
-  while (true) {
-    pollfd watched = {pipe_, POLLIN, 0};
-    poll(&watched, 1, 1000);
-    if (watched.revents != 0) {
-      const ssize_t count = read(pipe_, buffer, sizeof buffer);
-      if (count <= 0) break;
-      ended.output.append(buffer, static_cast<std::size_t>(count));
-    }
+  while (read_some(1000)) {
     if (std::chrono::steady_clock::now() > end) {
       kill();
       break;
@@ -81,6 +100,7 @@ Ended Child::wait() {
     if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   }
   process_ = -1;
+  ended.output = std::move(output_);
   return ended;
 }
 

@@ -24,11 +24,18 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void kill();
+  void freeze();  // SIGSTOP
+  void thaw();
+  // Until it has written this line, or 20 s. False: it has not.
+  bool await_line(const std::string& line);
   Ended wait();
 
  private:
+  bool read_some(int limit_ms);
+
   int process_ = -1;
   int pipe_ = -1;
+  std::string output_;  // so far
 };
 
 inline Ended run_child(const std::string& program, const std::vector<std::string>& arguments,
