@@ -1,9 +1,12 @@
 // Random schedules: ranks that are threads, process sets that overlap, two devices for each rank,
 // each rank's own order of submission, and delays wherever the fakes have any. Communicators that
-// are made or used in different orders on two ranks wait for one another, until the test fails.
+// are made or used in different orders on two ranks wait for one another, until the test fails; and
+// the fake NCCL keeps in which order each rank has begun them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -134,20 +137,62 @@ class Rank {
   std::vector<float> factors_;
 };
 
+// ---- The order of creations ---------------------------------------------------------------------
+
+using Creations = std::map<long, std::vector<unsigned long long>>;  // unique ids, by thread
+
+Creations creations() {
+  Creations all;
+  fakegpu_creation one{};
+  for (long i = 0; fakes().creation_at(i, &one) == 0; ++i) all[one.thread].push_back(one.id);
+  return all;
+}
+
+std::vector<unsigned long long> common(const std::vector<unsigned long long>& of,
+                                       const std::vector<unsigned long long>& with) {
+  std::vector<unsigned long long> result;
+  std::ranges::copy_if(of, std::back_inserter(result), [&](unsigned long long id) {
+    return std::ranges::find(with, id) != with.end();
+  });
+  return result;
+}
+
+// What any two ranks have made both of them; kolo makes all of a rank on one thread.
+bool in_one_order(const Creations& all) {
+  for (const auto& [thread, mine] : all) {
+    for (const auto& [other, theirs] : all) {
+      if (common(mine, theirs) != common(theirs, mine)) return false;
+    }
+  }
+  return true;
+}
+
+TEST(Schedules, AnotherOrderIsSeen) {
+  EXPECT_TRUE(in_one_order({{1, {10, 11, 12}}, {2, {10, 12}}, {3, {11, 12}}}));
+  EXPECT_FALSE(in_one_order({{1, {10, 11, 12}}, {2, {12, 10}}, {3, {11, 12}}}));
+}
+
 TEST(Schedules, CommunicatorsAreMadeInOneOrder) {
   const char* const wish = std::getenv("KOLO_TEST_LONG");
   const char* const only = std::getenv("KOLO_TEST_SEED");
   const unsigned first = only == nullptr ? 1 : static_cast<unsigned>(std::atol(only));
   const unsigned count = only != nullptr ? 1 : wish != nullptr ? 1000 : 40;
+  unsigned several = 0;  // ranks that had an order
   for (unsigned seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed) +
                  "; again: KOLO_TEST_SEED=" + std::to_string(seed));
     Random random(seed);
     const Schedule schedule(random);
     EXPECT_EQ(fakes().set_faults(schedule.faults.c_str()), 0);
+    fakes().forget_creations();
     on_ranks(kRanks, [&](kolo::Context& context) { Rank(context, schedule, seed).run(); });
+    const Creations made = creations();
+    EXPECT_EQ(made.size(), kRanks) << "threads that make communicators";
+    EXPECT_TRUE(in_one_order(made));
+    for (const auto& [thread, ids] : made) several += ids.size() > 1 ? 1 : 0;
     if (HasFailure()) std::fprintf(stderr, "failed with seed %u\n", seed);
   }
+  EXPECT_GT(several, count / 2);
   EXPECT_EQ(fakes().set_faults(""), 0);
   EXPECT_EQ(fakes().misuses(), 0) << fakes().misuse_text(0);
 }
