@@ -17,34 +17,36 @@ std::size_t size_of(const Tensor& tensor) {
 }
 
 // The numbers that the ranks gave each for itself, or share; empty: none.
-std::vector<std::size_t> given_counts(const Tensor& tensor) {
+const auto& given_counts(const Tensor& tensor) {
   const auto& own = tensor.request->counts;
-  const auto& counts = own.empty() ? tensor.spec().counts : own[tensor.index];
-  return {counts.begin(), counts.end()};
+  return own.empty() ? tensor.spec().counts : own[tensor.index];
 }
 
-std::vector<std::size_t> counts_or_even(const Tensor& tensor) {
-  std::vector<std::size_t> counts = given_counts(tensor);
+// What follows fills vectors that keep their memory from call to call.
+
+void put_given(const Tensor& tensor, std::vector<std::size_t>& counts) {
+  const auto& given = given_counts(tensor);
+  counts.assign(given.begin(), given.end());
+}
+
+void put_given_or_even(const Tensor& tensor, std::vector<std::size_t>& counts) {
+  put_given(tensor, counts);
   if (counts.empty()) counts.assign(size_of(tensor), tensor.spec().count);
-  return counts;
 }
 
 // Of an all-to-all: the row of this rank, and its column.
-struct Blocks {
-  std::vector<std::size_t> sent;
-  std::vector<std::size_t> received;
-};
-Blocks blocks_of(const Tensor& tensor) {
+void put_blocks(const Tensor& tensor, std::vector<std::size_t>& sent,
+                std::vector<std::size_t>& received) {
   const std::size_t size = size_of(tensor);
   const auto place = static_cast<std::size_t>(tensor.request->set->place);
-  const std::vector<std::size_t> all = given_counts(tensor);
-  Blocks blocks;
+  const auto& all = given_counts(tensor);
+  sent.assign(size, tensor.spec().count);
+  received.assign(size, tensor.spec().count);
+  if (all.empty()) return;
   for (std::size_t peer = 0; peer < size; ++peer) {
-    const std::size_t even = tensor.spec().count;
-    blocks.sent.push_back(all.empty() ? even : all[place * size + peer]);
-    blocks.received.push_back(all.empty() ? even : all[peer * size + place]);
+    sent[peer] = all[place * size + peer];
+    received[peer] = all[peer * size + place];
   }
-  return blocks;
 }
 
 }  // namespace
@@ -77,11 +79,9 @@ void fill(cuda::StagedCall& call, OrderedOperation& ordered, bool whole) {
   call.send_counts.clear();
   call.receive_counts.clear();
   if (spec.kind == OpKind::kAlltoall) {
-    Blocks blocks = blocks_of(first);
-    call.send_counts = std::move(blocks.sent);
-    call.receive_counts = std::move(blocks.received);
+    put_blocks(first, call.send_counts, call.receive_counts);
   } else if (spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAllgather) {
-    call.send_counts = counts_or_even(first);
+    put_given_or_even(first, call.send_counts);
   }
 }
 
@@ -106,11 +106,9 @@ void fill(nccl::Collective& collective, OrderedOperation& ordered) {
   collective.counts.clear();
   collective.receive_counts.clear();
   if (spec.kind == OpKind::kAlltoall && !given_counts(first).empty()) {
-    Blocks blocks = blocks_of(first);
-    collective.counts = std::move(blocks.sent);
-    collective.receive_counts = std::move(blocks.received);
+    put_blocks(first, collective.counts, collective.receive_counts);
   } else if (spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAllgather) {
-    collective.counts = given_counts(first);
+    put_given(first, collective.counts);
   }
 }
 

@@ -1,9 +1,14 @@
 // What repeats costs the caller one event for each tensor that it submits and one wait for each
-// that a stream waits for: no host waits, no memory, no handles.
+// that a stream waits for, and kolo's own thread a wait for each tensor and an event for each
+// operation: no host waits, no memory, no handles.
 #include <atomic>
 #include <barrier>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/fakes.h"
@@ -26,9 +31,10 @@ struct Counts {
     };
     return {f.host_waits(of_thread ? -1 : 0),
             calls("cudaEventSynchronize"),
-            calls("cudaEventCreateWithFlags"),
+            calls("cudaEventCreateWithFlags") + calls("cudaEventDestroy") +
+                calls("cudaStreamCreateWithPriority") + calls("ncclCommInitRankConfig"),
             calls("cudaMalloc") + calls("cudaHostAlloc") + calls("cudaFree") +
-                calls("cudaFreeHost") + calls("ncclMemAlloc"),
+                calls("cudaFreeHost") + calls("ncclMemAlloc") + calls("ncclMemFree"),
             calls("cudaEventRecord"),
             calls("cudaStreamWaitEvent")};
   }
@@ -39,12 +45,14 @@ struct Counts {
   }
 };
 
-// One step, again and again, on all ranks; each records `records` events.
+// One step, again and again, on all ranks.
 class Steady {
  public:
-  // `records`, `waits`: of the caller, in each step.
   using Step = std::function<void(kolo::Context&, const Stream&)>;
-  Steady(long records, long waits) : records_(records), waits_(waits) {}
+  // `records`, `waits`: of the caller, in each step. `tasks`: how many pieces of work each rank
+  // hands to its device in a step; 0: fused as it happens, up to one for each tensor.
+  Steady(long records, long waits, long tasks = 0)
+      : records_(records), waits_(waits), tasks_(tasks) {}
   // Groups by name are put together anew each time, wherever their tensors lie.
   void allow_allocations() { counts_allocations_ = false; }
 
@@ -68,7 +76,8 @@ class Steady {
       allocations_ = allocations_of_kolo();
       const Counts all = Counts::now(false).since(before_);
       EXPECT_EQ(all.waits, all.synchronized) << "host waits, but for the finishers'";
-      EXPECT_EQ(all.events, 0) << "events made";
+      EXPECT_EQ(all.events, 0) << "events, streams or communicators made, or given back";
+      expect_order(all);
       EXPECT_EQ(all.memory, 0) << "memory taken or given back";
       if (counts_allocations_) {  // heartbeats come by the clock
         EXPECT_LT(static_cast<long>(allocations_), kTimes * records_ / 5)
@@ -80,8 +89,24 @@ class Steady {
   }
 
  private:
+  // Of both ranks: kolo's stream waits for each tensor's event once, and each task has one event,
+  // for which its finisher waits.
+  void expect_order(const Counts& all) const {
+    const long tensors = kRanks * kTimes * records_;
+    const long own_records = all.records - tensors;
+    EXPECT_EQ(own_records, all.synchronized) << "events of kolo's own, and waits of its finishers";
+    if (tasks_ > 0) {
+      EXPECT_EQ(own_records, kRanks * kTimes * tasks_) << "events of kolo's own";
+    } else {
+      EXPECT_LE(own_records, tensors) << "events of kolo's own";
+    }
+    EXPECT_GE(all.stream_waits, tensors) << "waits of kolo's stream for the tensors";
+    EXPECT_LE(all.stream_waits, tensors + kRanks * kTimes * waits_) << "waits of streams";
+  }
+
   long records_;
   long waits_;
+  long tasks_;
   std::barrier<> together_{kRanks};
   Counts before_{};
   std::size_t allocations_ = 0;
@@ -89,7 +114,7 @@ class Steady {
 };
 
 TEST(Counted, ASingleTensorAndAStreamThatWaits) {
-  Steady steady(1, 1);
+  Steady steady(1, 1, 1);
   on_ranks(kRanks, [&](kolo::Context& context) {
     const Stream stream(context.rank());
     const DeviceArray<float> data(context.rank(), std::vector<float>(1000, 0.0F));
@@ -120,10 +145,16 @@ TEST(Counted, CallsOnAStreamAsNcclsOwn) {
   });
 }
 
-TEST(Counted, AGroupOfTwenty) {
+class Grouped : public ::testing::TestWithParam<bool> {};
+
+// Fused: packed into one buffer by kolo's kernels, where they were built and all scales are alike;
+// else one group of NCCL's calls.
+TEST_P(Grouped, OfTwenty) {
   constexpr int kMembers = 20;
-  Steady steady(kMembers, 0);
+  const bool alike = GetParam();
+  Steady steady(kMembers, 0, 1);
   steady.allow_allocations();
+  const long kernels = fakes().calls("launch");
   on_ranks(kRanks, [&](kolo::Context& context) {
     const Stream stream(context.rank());
     std::vector<DeviceArray<float>> tensors;
@@ -135,14 +166,94 @@ TEST(Counted, AGroupOfTwenty) {
     steady.run(context, stream, [&](kolo::Context& c, const Stream& s) {
       must(kolo_group_begin(c.handle(), "twenty"));
       for (std::size_t i = 0; i < kMembers; ++i) {
-        must(sum(c, names[i], tensors[i], s.get(), nullptr));
+        kolo_options options = KOLO_OPTIONS_INIT;
+        options.name = names[i].c_str();
+        options.stream = s.get();
+        options.prescale = alike || i % 2 == 0 ? 1.0 : 0.5;
+        must(kolo_allreduce(c.handle(), tensors[i].get(), tensors[i].get(), 100, KOLO_FLOAT32,
+                            KOLO_SUM, &options, nullptr));
       }
       kolo_request request = KOLO_REQUEST_NULL;
       must(kolo_group_end(c.handle(), &request));
       must(kolo_wait(c.handle(), &request, KOLO_FOREVER));
     });
   });
+  const bool packs = fakes().calls("launch") > kernels;
+  EXPECT_TRUE(alike || !packs);
+  std::printf("fused tensors were %s\n", packs ? "packed" : "one group of NCCL's calls");
 }
+
+INSTANTIATE_TEST_SUITE_P(Counted, Grouped, ::testing::Bool(), [](const auto& alike) {
+  return std::string(alike.param ? "Packed" : "Unpacked");
+});
+
+// ---- Each collective ----------------------------------------------------------------------------
+
+using Call = std::function<kolo_status(kolo::Context&, const float* input, float* output,
+                                       const kolo_options& options, kolo_request* request)>;
+
+// One collective of 1000 elements, alone.
+void expect_steady(const Call& call, long tasks) {
+  Steady steady(1, 1, tasks);
+  on_ranks(kRanks, [&](kolo::Context& context) {
+    const Stream stream(context.rank());
+    const DeviceArray<float> input(context.rank(), std::vector<float>(1000 * kRanks, 1.0F));
+    const DeviceArray<float> output(context.rank(), std::vector<float>(1000 * kRanks, 1.0F));
+    kolo_options options = KOLO_OPTIONS_INIT;
+    options.name = "one";
+    options.stream = stream.get();
+    steady.run(context, stream, [&](kolo::Context& c, const Stream& s) {
+      kolo_request request = KOLO_REQUEST_NULL;
+      must(call(c, input.get(), output.get(), options, &request));
+      must(kolo_stream_wait(c.handle(), request, s.get(), KOLO_FOREVER));
+      must(kolo_wait(c.handle(), &request, KOLO_FOREVER));
+    });
+  });
+}
+
+const std::pair<const char*, Call> kCalls[] = {
+    {"Allreduce",
+     [](kolo::Context& c, const float* in, float* out, const kolo_options& options,
+        kolo_request* request) {
+       return kolo_allreduce(c.handle(), in, out, 1000, KOLO_FLOAT32, KOLO_SUM, &options, request);
+     }},
+    {"Broadcast",
+     [](kolo::Context& c, const float* in, float* out, const kolo_options& options,
+        kolo_request* request) {
+       return kolo_broadcast(c.handle(), in, out, 1000, KOLO_FLOAT32, 1, &options, request);
+     }},
+    {"Allgather",
+     [](kolo::Context& c, const float* in, float* out, const kolo_options& options,
+        kolo_request* request) {
+       return kolo_allgather(c.handle(), in, out, 1000, KOLO_FLOAT32, &options, request);
+     }},
+    {"ReduceScatter",
+     [](kolo::Context& c, const float* in, float* out, const kolo_options& options,
+        kolo_request* request) {
+       return kolo_reduce_scatter(c.handle(), in, out, 1000, KOLO_FLOAT32, KOLO_SUM, &options,
+                                  request);
+     }},
+    {"Alltoall", [](kolo::Context& c, const float* in, float* out, const kolo_options& options,
+                    kolo_request* request) {
+       return kolo_alltoall(c.handle(), in, out, 1000, KOLO_FLOAT32, &options, request);
+     }}};
+
+class EachCall : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  void TearDown() override { unsetenv("KOLO_CUDA"); }
+};
+
+TEST_P(EachCall, ByNccl) { expect_steady(kCalls[GetParam()].second, 1); }
+
+// Its two copies are waited for by the finisher, and the host waits until it is launched, which is
+// when it is complete: that is its contract.
+TEST_P(EachCall, Staged) {
+  setenv("KOLO_CUDA", "staged", 1);
+  expect_steady(kCalls[GetParam()].second, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Counted, EachCall, ::testing::Range<std::size_t>(0, std::size(kCalls)),
+                         [](const auto& call) { return std::string(kCalls[call.param].first); });
 
 TEST(Counted, PersistentOnes) {
   constexpr std::size_t kTensors = 3;
