@@ -32,13 +32,12 @@ Result<std::unique_ptr<Device>> Device::open(const Runtime& runtime, int number,
   device->bus_id_ = bus_id;
   std::ranges::transform(device->bus_id_, device->bus_id_.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  int least = 0;
-  int greatest = 0;
-  KOLO_RETURN_IF_ERROR(device->check(runtime.cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                                     "cudaDeviceGetStreamPriorityRange"));
-  KOLO_RETURN_IF_ERROR(device->check(
-      runtime.cudaStreamCreateWithPriority(&device->stream_, kStreamNonBlocking, greatest),
-      "cudaStreamCreateWithPriority"));
+  Result<Stream> stream = Stream::create(runtime, Stream::Priority::kHighest);
+  if (!stream) {
+    return Status(stream.status().code(),
+                  "CUDA device " + std::to_string(number) + ": " + stream.status().text());
+  }
+  device->stream_ = *std::move(stream);
   KOLO_RETURN_IF_ERROR(device->events_->make(kEventsAtFirst));
   auto kernels = Kernels::load(runtime, number);
   if (kernels) device->kernels_ = *std::move(kernels);
@@ -54,12 +53,12 @@ Result<std::unique_ptr<Device>> Device::open(const Runtime& runtime, int number,
 
 void Device::close() {
   finisher_.reset();
-  if (stream_ == nullptr) return;
+  if (!stream_) return;
   runtime_.cudaSetDevice(number_);
-  runtime_.cudaStreamSynchronize(stream_);
+  runtime_.cudaStreamSynchronize(stream_.get());
   fusion_buffers_.clear();
   kernels_.reset();
-  runtime_.cudaStreamDestroy(std::exchange(stream_, nullptr));
+  stream_.reset();
   events_->destroy_all();
 }
 
@@ -74,7 +73,8 @@ Result<std::byte*> Device::fusion_buffer(std::size_t bytes) {
 }
 
 Status Device::await(const EventRef& event) {
-  return check(runtime_.cudaStreamWaitEvent(stream_, event.handle(), 0), "cudaStreamWaitEvent");
+  return check(runtime_.cudaStreamWaitEvent(stream_.get(), event.handle(), 0),
+               "cudaStreamWaitEvent");
 }
 
 Result<EventRef> Device::record() {
@@ -82,7 +82,8 @@ Result<EventRef> Device::record() {
   if (events_->free_count() < kFewEvents) KOLO_RETURN_IF_ERROR(events_->make(kEventsAtFirst));
   EventRef event = events_->take();
   if (!event) return resource_error("no CUDA events are left; wait for operations under way");
-  KOLO_RETURN_IF_ERROR(check(runtime_.cudaEventRecord(event.handle(), stream_), "cudaEventRecord"));
+  KOLO_RETURN_IF_ERROR(
+      check(runtime_.cudaEventRecord(event.handle(), stream_.get()), "cudaEventRecord"));
   unrecorded_ = false;
   return event;
 }

@@ -34,7 +34,7 @@ class Device {
 
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] const std::string& bus_id() const { return bus_id_; }  // "0000:3b:00.0"
-  [[nodiscard]] StreamHandle stream() const { return stream_; }
+  [[nodiscard]] StreamHandle stream() const { return stream_.get(); }
   [[nodiscard]] EventPool& events() { return *events_; }
   [[nodiscard]] Finisher& finisher() { return *finisher_; }
   [[nodiscard]] const Kernels* kernels() const { return kernels_.get(); }  // null: there are none
@@ -59,7 +59,7 @@ class Device {
   const Runtime& runtime_;
   int number_;
   std::string bus_id_;
-  StreamHandle stream_ = nullptr;
+  Stream stream_;
   bool unrecorded_ = false;
   std::unique_ptr<EventPool> events_;
   std::unique_ptr<Finisher> finisher_;

@@ -27,7 +27,7 @@ void Communicator::close() {
   const Nanos deadline = clock_.now() + limits_.to_close;
   while (error == kInProgress && clock_.now() < deadline && doomed().is_ok()) {
     thread_.sleep(kShortestPause);
-    if (library_.ncclCommGetAsyncError(handle_, &error) != kSuccess) break;
+    error = ask();
   }
   if (error == kSuccess) {
     library_.ncclCommDestroy(std::exchange(handle_, nullptr));
@@ -55,6 +55,20 @@ void Communicator::break_off() {
   if (handle_ != nullptr) library_.ncclCommAbort(std::exchange(handle_, nullptr));
 }
 
+// The state that NCCL says the communicator is in.
+Error Communicator::ask() const {
+  Error error = kSuccess;
+  const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
+  return asked == kSuccess ? error : asked;
+}
+
+// Whether an error is the cause: another rank's end may explain it better, and is told soon.
+bool Communicator::is_believed(Error error) {
+  if (!may_be_of_a_peer(error)) return true;
+  if (suspect_since_ == kNever) suspect_since_ = clock_.now();
+  return clock_.now() - suspect_since_ >= limits_.grace;
+}
+
 Status Communicator::fail(Error error, const char* call) {
   const Status status = library_.status_of(error, call, handle_);
   doom({StatusCode::kNcclError,
@@ -67,9 +81,8 @@ Status Communicator::open(const UniqueId& id, int size, int rank) {
   CommConfig config;
   config.blocking = 0;
   Error error = library_.ncclCommInitRankConfig(&handle_, size, id, rank, &config);
-  const Nanos limit = std::exchange(limits_.to_settle, limits_.to_open);
-  Status status = settle(error, "ncclCommInitRankConfig");
-  limits_.to_settle = limit;
+  Status status =
+      settle(error, "ncclCommInitRankConfig", limits_.to_open, "a rank has not come to it");
   if (status) {
     watch();
   } else {
@@ -78,34 +91,29 @@ Status Communicator::open(const UniqueId& id, int size, int rank) {
   return status;
 }
 
-Status Communicator::settle(Error error, const char* call) {
-  const Nanos begin = clock_.now();
-  Nanos pause = kShortestPause;
-  while (error == kInProgress) {
-    KOLO_RETURN_IF_ERROR(doomed());
-    if (clock_.now() - begin > limits_.to_settle) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits_.to_settle);
-      doom(timed_out(std::string(call) + " is still in progress after " +
-                     std::to_string(seconds.count()) +
-                     " s: a rank has not come, or cannot be reached from here. NCCL_DEBUG=INFO "
-                     "tells which; KOLO_START_TIMEOUT_MS is the limit"));
-      return doomed();
-    }
-    thread_.sleep(pause);
-    KOLO_RETURN_IF_ERROR(doomed());
-    pause = std::min(2 * pause, kLongestPause);
-    const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
-    if (asked != kSuccess) error = asked;
-  }
-  if (error == kSuccess) return doomed();
-  wait_for_news(error);
-  return fail(error, call);
+Status Communicator::settle(Error first, const char* call) {
+  return settle(first, call, limits_.to_settle, "a rank is late in it, or stuck");
 }
 
-void Communicator::wait_for_news(Error error) {
-  if (!may_be_of_a_peer(error)) return;
-  const Nanos end = clock_.now() + limits_.grace;
-  while (doomed().is_ok() && clock_.now() < end) thread_.sleep(kLongestPause);
+Status Communicator::settle(Error first, const char* call, Nanos limit, const char* suspicion) {
+  const Nanos begin = clock_.now();
+  Nanos pause = kShortestPause;
+  Error error = first;
+  while (error != kSuccess) {
+    KOLO_RETURN_IF_ERROR(doomed());
+    if (error == kInProgress && clock_.now() - begin > limit) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+      doom(timed_out(std::string(call) + " is still in progress after " +
+                     std::to_string(seconds.count()) + " s (KOLO_START_TIMEOUT_MS): " + suspicion +
+                     ", or cannot be reached from here. NCCL_DEBUG=INFO tells which"));
+      return doomed();
+    }
+    if (error != kInProgress && is_believed(error)) return fail(error, call);
+    thread_.sleep(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    if (error == kInProgress && doomed().is_ok()) error = ask();
+  }
+  return doomed();
 }
 
 void Communicator::doom(Status why) {
@@ -125,14 +133,8 @@ Status Communicator::doomed() const {
 void Communicator::look() {
   if (handle_ == nullptr) return;
   if (!doomed().is_ok()) return break_off();
-  Error error = kSuccess;
-  const Error asked = library_.ncclCommGetAsyncError(handle_, &error);
-  if (asked != kSuccess) error = asked;
-  if (error == kSuccess || error == kInProgress) return;
-  if (may_be_of_a_peer(error)) {
-    if (suspect_since_ == kNever) suspect_since_ = clock_.now();
-    if (clock_.now() - suspect_since_ < limits_.grace) return;
-  }
+  const Error error = ask();
+  if (error == kSuccess || error == kInProgress || !is_believed(error)) return;
   static_cast<void>(fail(error, "an operation of NCCL").is_ok());
   break_off();
 }
@@ -167,7 +169,8 @@ Status Communicator::shrink_into(Communicator& fresh, std::span<const int> gone,
   const Error error =
       library_.ncclCommShrink(handle_, excluded.data(), static_cast<int>(excluded.size()),
                               &fresh.handle_, &config, kShrinkAbort);
-  Status status = fresh.settle(error, "ncclCommShrink");
+  Status status =
+      fresh.settle(error, "ncclCommShrink", limits_.to_open, "a rank has not come to it");
   if (status) {
     fresh.watch();
   } else {

@@ -64,9 +64,10 @@ class Communicator final : public cuda::Watched {
   void watch();
   void unwatch();
   void break_off();
+  Status settle(Error first, const char* call, Nanos limit, const char* suspicion);
+  [[nodiscard]] Error ask() const;
+  [[nodiscard]] bool is_believed(Error error);
   Status fail(Error error, const char* call);
-  // Leaves a cause that is another rank's end the time to be told.
-  void wait_for_news(Error error);
 
   const Library& library_;
   cuda::LaunchThread& thread_;

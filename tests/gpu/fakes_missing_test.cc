@@ -27,6 +27,34 @@ TEST(Missing, WithoutNcclOneLineAndStaged) {
   }
 }
 
+// ---- Two ranks on one GPU -----------------------------------------------------------------------
+
+// NCCL shares one from 2.30 on, if it was told to on both ranks.
+void expect_sharing(const std::string& version, const std::vector<std::string>& switches,
+                    bool by_nccl) {
+  Plans plans;
+  for (const std::string& one : switches) {
+    plans.push_back({{"FAKEGPU_SAME_GPU=1", "FAKEGPU_NCCL_VERSION=" + version,
+                      "NCCL_MULTI_RANK_GPU_ENABLE=" + one},
+                     {"rounds=20"}});
+  }
+  const Job job(plans);
+  for (const std::size_t rank : {0, 1}) {
+    job.expect(rank, {KOLO_OK}, 8000);
+    const std::string& output = job.of(rank).ended.output;
+    EXPECT_EQ(count(output, "are on one GPU, which NCCL does not serve"), by_nccl ? 0U : 1U)
+        << output;
+    EXPECT_EQ(count(output, "CALLS OF NCCL 0"), by_nccl ? 0U : 1U) << output;
+  }
+}
+
+TEST(OneGpu, OfAnOlderNcclIsStaged) { expect_sharing("22809", {"1", "1"}, false); }
+TEST(OneGpu, WithoutTheSwitchIsStaged) { expect_sharing("23000", {"", "0"}, false); }
+TEST(OneGpu, WithTheSwitchOfOneRankIsStaged) { expect_sharing("23000", {"1", "0"}, false); }
+TEST(OneGpu, WithTheSwitchIsShared) { expect_sharing("23000", {"1", "1"}, true); }
+
+// ---- No CUDA ------------------------------------------------------------------------------------
+
 void expect_host_only(const std::string& variable, const std::string& cure) {
   const RankPlan plan{{variable}, {"host"}};
   const Job job({plan, plan});
