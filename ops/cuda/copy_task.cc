@@ -11,12 +11,14 @@ Status Staging::reserve(const Runtime& runtime, std::size_t bytes) {
   release(runtime);
   void* memory = nullptr;
   const Error error = runtime.cudaHostAlloc(&memory, bytes, kHostAllocPortable);
-  if (error != kSuccess) {
+  if (error == kMemoryAllocation) {
     return resource_error(
         "no " + std::to_string(bytes) +
         " bytes of pinned memory to stage a tensor: " + runtime.cudaGetErrorString(error) +
         ". Raise the limit of locked memory (ulimit -l), or use smaller tensors");
   }
+  KOLO_RETURN_IF_ERROR(
+      runtime.status_of(error, "cudaHostAlloc of " + std::to_string(bytes) + " bytes"));
   memory_ = static_cast<std::byte*>(memory);
   bytes_ = bytes;
   return Status::ok();

@@ -42,7 +42,8 @@ Result<std::unique_ptr<Device>> Device::open(const Runtime& runtime, int number,
   auto kernels = Kernels::load(runtime, number);
   if (kernels) device->kernels_ = *std::move(kernels);
   try {
-    device->finisher_ = std::make_unique<Finisher>(runtime, number, std::move(notify));
+    device->finisher_ =
+        std::make_unique<Finisher>(runtime, number, device->stream(), std::move(notify));
   } catch (const std::system_error& error) {
     return resource_error(std::string("cannot start a thread for CUDA device ") +
                           std::to_string(number) + ": " + error.what() +

@@ -11,8 +11,9 @@ void relax_capture(const Runtime& runtime) {
   runtime.cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
-Finisher::Finisher(const Runtime& runtime, int device, std::function<void()> notify)
-    : runtime_(runtime), device_(device), notify_(std::move(notify)) {
+Finisher::Finisher(const Runtime& runtime, int device, StreamHandle stream,
+                   std::function<void()> notify)
+    : runtime_(runtime), device_(device), stream_(stream), notify_(std::move(notify)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -40,6 +41,7 @@ Status Finisher::wait(Task& task) {
     return std::exchange(task.failure_, Status::ok());
   }
   const Error error = runtime_.cudaEventSynchronize(task.done_.handle());
+  if (error != kSuccess) runtime_.cudaStreamSynchronize(stream_);  // it may be at work all the same
   Status status = task.verdict();
   if (status.is_ok() && error != kSuccess)
     status = runtime_.status_of(error, "work on CUDA device " + std::to_string(device_));

@@ -20,8 +20,9 @@ void relax_capture(const Runtime& runtime);
 
 class Finisher {
  public:
-  // `notify` is called after each end. Throws std::system_error if there is no thread.
-  Finisher(const Runtime& runtime, int device, std::function<void()> notify);
+  // `stream`: of the tasks. `notify` is called after each end. Throws std::system_error if there is
+  // no thread.
+  Finisher(const Runtime& runtime, int device, StreamHandle stream, std::function<void()> notify);
   Finisher(const Finisher&) = delete;
   Finisher& operator=(const Finisher&) = delete;
   ~Finisher();
@@ -34,6 +35,7 @@ class Finisher {
 
   const Runtime& runtime_;
   int device_;
+  StreamHandle stream_;
   std::function<void()> notify_;
   std::mutex mutex_;
   std::condition_variable changed_;

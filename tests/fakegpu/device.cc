@@ -3,11 +3,26 @@
 #include <utility>
 
 #include "ops/cuda/abi.h"
+#include "tests/fakegpu/faults.h"
 
 namespace fakegpu {
 
 Device::Device(int number, std::string bus_id) : number_(number), bus_id_(std::move(bus_id)) {
   legacy_ = make_stream(StreamKind::kLegacy);
+}
+
+void Device::work(const std::function<void()>& body) {
+  ++working_;
+  if (error() == 0) body();
+  --working_;
+}
+
+int Device::settled_error() const {
+  const int error = error_.load();
+  if (error == 0) return 0;
+  constexpr long kMostMicroseconds = 1'000'000;
+  pause_for(kMostMicroseconds, [this] { return working_.load() == 0; });
+  return error;
 }
 
 StreamPointer Device::make_stream(StreamKind kind) {

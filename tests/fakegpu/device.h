@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,11 @@ class Device {
 
   // 0, or what broke it: every call of the process fails with it from then on.
   int error() const { return error_.load(); }
+  // Runs a piece of work, but not on a broken device. Nobody is told of what broke it before the
+  // work that runs has seen it, too, as the real one then writes nothing more: see settled_error().
+  void work(const std::function<void()>& body);
+  // error(), once no work runs any more; work that does not stop is not waited for.
+  int settled_error() const;
   void set_broken(int error) { error_ = error; }
 
   StreamPointer make_stream(StreamKind kind);
@@ -46,6 +52,7 @@ class Device {
   const int number_;
   const std::string bus_id_;
   std::atomic<int> error_{0};
+  std::atomic<int> working_{0};
   std::mutex order_;  // of submissions
   std::mutex mutex_;  // of the list
   std::vector<std::weak_ptr<Stream>> streams_;

@@ -57,7 +57,7 @@ int Machine::state() const {
   if (!settings.has_driver) return cuda::kInsufficientDriver;
   if (devices_.empty()) return cuda::kNoDevice;
   for (const auto& device : devices_) {
-    if (const int error = device->error()) return error;
+    if (const int error = device->settled_error()) return error;
   }
   return 0;
 }

@@ -61,7 +61,7 @@ void Stream::run() {
     queue_.pop_front();
     lock.unlock();
     for (const TicketPointer& ticket : item.before) ticket->wait();
-    if (item.work && device_.error() == 0) item.work();
+    if (item.work) device_.work(item.work);
     item.work = nullptr;  // what it holds goes before anyone hears that it is done
     item.ticket->finish();
     lock.lock();

