@@ -89,6 +89,13 @@ constexpr std::array kTable = {
     flag_row("deterministic", "0",
              "Tensors in device memory get the bits of tensors in host memory: staged, without "
              "NCCL, whose order of additions is its own."),
+    integer_row("pack_tensor_bytes", "1048576", 0, kMaxBytes,
+                "Of tensors in device memory that are reduced as one fused unit, those of more "
+                "bytes than this are not packed, but go to NCCL as they lie; 0: none is packed."),
+    flag_row("register_memory", "0",
+             "Memory of kolo_alloc_device is registered with NCCL's communicators. Then all ranks "
+             "must give an operation such memory where one does, at the same distance from its "
+             "beginning: NCCL defines nothing else."),
     text_row("cudart_path",
              "The CUDA runtime library (libcudart.so.12 or .13) to load; empty: the program's own, "
              "else the system's, else that of CUDA_HOME."),

@@ -38,6 +38,7 @@ DeviceLane::Options lane_options(const Config& config, const Road& road) {
   DeviceLane::Options options;
   options.staged_only = config.flag("deterministic");
   options.whole = config.text("algorithm") == "ring";
+  options.pack_bytes = static_cast<std::size_t>(config.integer("pack_tensor_bytes"));
   options.rank.by_nccl = config.text("cuda") == "auto";
   options.rank.host = host_for_nccl(road);
   options.rank.may_share = Config::foreign("NCCL_MULTI_RANK_GPU_ENABLE") == "1";

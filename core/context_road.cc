@@ -22,10 +22,21 @@ namespace kolo::internal {
 namespace {
 
 // Options that must be equal everywhere: rank 0's values count.
-constexpr std::array<std::string_view, 13> kSharedOptions = {
-    "algorithm", "cache_capacity",   "fusion_tensor_bytes", "fusion_threshold_bytes", "streams",
-    "shm_bytes", "stall_warning_ms", "stall_abort_ms",      "peer_timeout_ms",        "transport",
-    "checksum",  "mixed_memory",     "deterministic"};
+constexpr std::array<std::string_view, 15> kSharedOptions = {"algorithm",
+                                                             "cache_capacity",
+                                                             "fusion_tensor_bytes",
+                                                             "fusion_threshold_bytes",
+                                                             "streams",
+                                                             "shm_bytes",
+                                                             "stall_warning_ms",
+                                                             "stall_abort_ms",
+                                                             "peer_timeout_ms",
+                                                             "transport",
+                                                             "checksum",
+                                                             "mixed_memory",
+                                                             "deterministic",
+                                                             "pack_tensor_bytes",
+                                                             "register_memory"};
 
 // However late the ranks have connected.
 constexpr Nanos kLeastForSharing = 300ms;

@@ -34,13 +34,7 @@ Status JobContext::place(Submission& submission) {
   const Result<std::int32_t> place =
       gpus_.place_of(submission.device, reads ? submission.input : nullptr, submission.output);
   submission.device = place ? *place : kHostMemory;
-  if (!place) return refuse(submission, named(submission, place.status()));
-  if (submission.device == kHostMemory || !submission.allocate) return Status::ok();
-  return refuse(submission,
-                named(submission,
-                      {StatusCode::kUnsupported,
-                       "allocate with a tensor in device memory: gather the counts first, and give "
-                       "an output and recv_counts"}));
+  return place ? Status::ok() : refuse(submission, named(submission, place.status()));
 }
 
 // Behind what is queued now on the stream.

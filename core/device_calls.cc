@@ -12,43 +12,6 @@ using Tensor = OrderedOperation::Tensor;
 
 TensorBuffers& buffers_of(const Tensor& tensor) { return tensor.request->buffers[tensor.index]; }
 
-std::size_t size_of(const Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.request->set->size());
-}
-
-// The numbers that the ranks gave each for itself, or share; empty: none.
-const auto& given_counts(const Tensor& tensor) {
-  const auto& own = tensor.request->counts;
-  return own.empty() ? tensor.spec().counts : own[tensor.index];
-}
-
-// What follows fills vectors that keep their memory from call to call.
-
-void put_given(const Tensor& tensor, std::vector<std::size_t>& counts) {
-  const auto& given = given_counts(tensor);
-  counts.assign(given.begin(), given.end());
-}
-
-void put_given_or_even(const Tensor& tensor, std::vector<std::size_t>& counts) {
-  put_given(tensor, counts);
-  if (counts.empty()) counts.assign(size_of(tensor), tensor.spec().count);
-}
-
-// Of an all-to-all: the row of this rank, and its column.
-void put_blocks(const Tensor& tensor, std::vector<std::size_t>& sent,
-                std::vector<std::size_t>& received) {
-  const std::size_t size = size_of(tensor);
-  const auto place = static_cast<std::size_t>(tensor.request->set->place);
-  const auto& all = given_counts(tensor);
-  sent.assign(size, tensor.spec().count);
-  received.assign(size, tensor.spec().count);
-  if (all.empty()) return;
-  for (std::size_t peer = 0; peer < size; ++peer) {
-    sent[peer] = all[place * size + peer];
-    received[peer] = all[peer * size + place];
-  }
-}
-
 }  // namespace
 
 std::int32_t own_device(const OrderedOperation& ordered) {
@@ -67,21 +30,25 @@ void fill(cuda::StagedCall& call, OrderedOperation& ordered, bool whole) {
   call.root = spec.kind == OpKind::kBroadcast ? first.request->set->place_of(spec.root) : 0;
   call.whole = whole;
   call.tensors.clear();
+  call.make_output = nullptr;
   for (const Tensor& tensor : ordered.tensors) {
     TensorBuffers& buffers = buffers_of(tensor);
     const std::size_t unit = as_bytes ? element_bytes(tensor.spec().dtype) : 1;
     const Extents<std::size_t> elements = elements_of(*tensor.request, tensor.index);
+    // Of what is in host memory the count comes later.
+    const bool counts = buffers.nonfinite != nullptr && buffers.device != kHostMemory;
+    std::int64_t* const found = counts ? &buffers.found : nullptr;
     const bool gives = spec.kind != OpKind::kBroadcast || call.root == tensor.request->set->place;
     call.tensors.push_back({gives ? buffers.input : nullptr, buffers.output, elements.input * unit,
                             elements.output * unit, tensor.spec().prescale, tensor.spec().postscale,
-                            std::exchange(buffers.ready, {})});
+                            std::exchange(buffers.ready, {}), found, tensor.spec().dtype});
   }
   call.send_counts.clear();
   call.receive_counts.clear();
   if (spec.kind == OpKind::kAlltoall) {
-    put_blocks(first, call.send_counts, call.receive_counts);
+    put_exchange(*first.request, first.index, 1, call.send_counts, call.receive_counts);
   } else if (spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAllgather) {
-    put_given_or_even(first, call.send_counts);
+    put_blocks(*first.request, first.index, 1, call.send_counts);
   }
 }
 
@@ -99,16 +66,18 @@ void fill(nccl::Collective& collective, OrderedOperation& ordered) {
   for (const Tensor& tensor : ordered.tensors) {
     TensorBuffers& buffers = buffers_of(tensor);
     const std::size_t unit = as_bytes ? element_bytes(tensor.spec().dtype) : 1;
-    collective.tensors.push_back({buffers.input, buffers.output, tensor.spec().count * unit,
-                                  tensor.spec().prescale, tensor.spec().postscale,
-                                  std::exchange(buffers.ready, {})});
+    collective.tensors.push_back(
+        {buffers.input, buffers.output, tensor.spec().count * unit, tensor.spec().prescale,
+         tensor.spec().postscale, std::exchange(buffers.ready, {}), buffers.nonfinite != nullptr,
+         elements_of(*tensor.request, tensor.index).output, tensor.spec().dtype});
   }
   collective.counts.clear();
   collective.receive_counts.clear();
-  if (spec.kind == OpKind::kAlltoall && !given_counts(first).empty()) {
-    put_blocks(first, collective.counts, collective.receive_counts);
+  if (given_counts(*first.request, first.index).empty()) return;  // all blocks are alike
+  if (spec.kind == OpKind::kAlltoall) {
+    put_exchange(*first.request, first.index, 1, collective.counts, collective.receive_counts);
   } else if (spec.kind == OpKind::kReduceScatter || spec.kind == OpKind::kAllgather) {
-    put_given(first, collective.counts);
+    put_blocks(*first.request, first.index, 1, collective.counts);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "coordinator/placement.h"
 #include "core/device_calls.h"
 #include "core/device_stall.h"
+#include "core/stand_in.h"
 
 namespace kolo::internal {
 namespace {
@@ -31,10 +32,17 @@ class DeviceLane::Wait final : public Operation {
 // One operation of NCCL's, with the tensors that it is for.
 class DeviceLane::Launch final : public nccl::CollectiveTask {
  public:
-  using CollectiveTask::CollectiveTask;
+  explicit Launch(Gpus& gpus) : CollectiveTask(**gpus.library(), gpus.thread()), gpus_(gpus) {}
   OrderedOperation ordered;
 
  private:
+  Status make_outputs() override {
+    RequestState& request = *ordered.tensors.front().request;
+    if (!request.allocates) return Status::ok();
+    KOLO_RETURN_IF_ERROR(give_device_output(gpus_, request));
+    collective().tensors.front().output = request.buffers.front().output;
+    return Status::ok();
+  }
   // One that has failed already is not launched: who waits for that waits for its end.
   void launched(const cuda::EventRef& done) override {
     if (is_doomed()) return;
@@ -44,6 +52,8 @@ class DeviceLane::Launch final : public nccl::CollectiveTask {
       request.unlaunched.fetch_sub(1, std::memory_order_release);
     }
   }
+
+  Gpus& gpus_;
 };
 
 class DeviceLane::Stop {
@@ -197,6 +207,14 @@ void DeviceLane::tell(const OrderedOperation& ordered, const std::string& why, b
 Operation* DeviceLane::stage(Stop& stop, OrderedOperation& ordered) {
   fill(stop.staged.call(), ordered, options_.whole);
   if (own_device(ordered) != kHostMemory) stop.staged.call().thread = &gpus_.thread();
+  RequestState& request = *ordered.tensors.front().request;
+  if (request.allocates && own_device(ordered) != kHostMemory) {
+    stop.staged.call().make_output = [this, &request](cuda::StagedTensor& tensor) -> Status {
+      KOLO_RETURN_IF_ERROR(give_device_output(gpus_, request));
+      tensor.output = request.buffers.front().output;
+      return Status::ok();
+    };
+  }
   stop.what = Stop::What::kStaged;
   stop.staged.start(*stop.collectives, stop.sequence);
   return &stop.staged;
@@ -223,11 +241,12 @@ DeviceLane::Place& DeviceLane::append(const OrderedOperation& ordered, DeviceRoa
 
 void DeviceLane::take(Place& place, OrderedOperation& ordered) {
   if (place.launch == nullptr) {
-    place.launch = std::make_unique<Launch>(**gpus_.library(), gpus_.thread());
+    place.launch = std::make_unique<Launch>(gpus_);
   }
   Launch& launch = *place.launch;
   fill(launch.collective(), ordered);
-  launch.prepare(*place.road->communicator, place.road->device, place.road->packs);
+  launch.prepare(*place.road->communicator, place.road->device,
+                 place.road->packs ? std::optional(options_.pack_bytes) : std::nullopt);
   for (const auto& tensor : ordered.tensors) {
     RequestState& request = *tensor.request;
     if (++request.in_line == request.unit->tensors.size()) units_.free_name(request);
@@ -311,6 +330,10 @@ bool DeviceLane::end(Place& place) {
     return true;
   }
   std::swap(ended.ordered, place.launch->ordered);
+  for (std::size_t i = 0; status.is_ok() && i < ended.ordered.tensors.size(); ++i) {
+    const OrderedOperation::Tensor& tensor = ended.ordered.tensors[i];
+    tensor.request->buffers[tensor.index].found = place.launch->nonfinite(i);
+  }
   place.state = Place::State::kGone;
   return true;
 }

@@ -46,6 +46,7 @@ class DeviceLane {
   struct Options {
     bool staged_only = false;  // the same on all ranks
     bool whole = false;        // ... the ring takes an all-reduce in one piece
+    std::size_t pack_bytes = nccl::kPackTensorBytes;  // ... larger tensors are not packed
     DeviceSetup::Rank rank;
     nccl::Communicator::Limits limits;
     Nanos stall_warning = kNever;

@@ -199,7 +199,7 @@ Result<bool> Executor::advance_lane() {
   Status own_error;
   for (DeviceLane::Ended& ended : lane_->take_ended()) {
     if (ended.is_own_error && own_error.is_ok()) own_error = ended.status;
-    ResultCounter counter;  // of results in device memory it counts nothing
+    ResultCounter counter;  // of results in device memory it only tells
     for (const auto& tensor : ended.ordered.tensors) {
       if (ended.status.is_ok()) counter.add(*tensor.request, tensor.index);
     }

@@ -172,7 +172,7 @@ Status Gpus::make(std::int32_t device, std::size_t bytes, void*& memory) {
   bool of_nccl = nccl && (*nccl)->ncclMemAlloc != nullptr;
   of_nccl = of_nccl && (*nccl)->ncclMemAlloc(&memory, bytes) == nccl::kSuccess;
   if (of_nccl) {
-    thread_->announce({device, memory, bytes});
+    if (config_.flag("register_memory")) thread_->announce({device, memory, bytes});
   } else {
     memory = nullptr;
     KOLO_RETURN_IF_ERROR(runtime_->status_of(runtime_->cudaMalloc(&memory, bytes),
@@ -210,6 +210,27 @@ Result<bool> Gpus::free(void* memory) {
 void Gpus::refuse(const Status& why, Nanos patience) {
   const std::lock_guard lock(mutex_);
   if (thread_ != nullptr) thread_->refuse(why, patience);
+}
+
+// CUDA's own, whose freeing waits for what is queued. It comes and goes with one operation of one
+// rank, so it is not registered.
+Result<void*> Gpus::allocate_result(std::int32_t device, std::size_t bytes) {
+  void* memory = nullptr;
+  KOLO_RETURN_IF_ERROR(
+      runtime_->status_of(runtime_->cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)),
+                          "cudaMalloc of " + std::to_string(bytes) + " bytes"));
+  const std::lock_guard lock(mutex_);
+  memory_[memory] = {device, false};
+  return memory;
+}
+
+void Gpus::discard(void* memory) {
+  thread_->errand([this, memory] {
+    std::unique_lock lock(mutex_);
+    const auto node = memory_.extract(memory);
+    lock.unlock();
+    if (!node.empty()) static_cast<void>(release(memory, node.mapped()).is_ok());
+  });
 }
 
 bool Gpus::stop(const std::function<void()>& last, Nanos patience) {

@@ -60,6 +60,11 @@ class Gpus {
   // False: it is not allocate()'s.
   Result<bool> free(void* memory);
 
+  // On the launch thread, with the device current: memory for an operation's result. RESOURCE.
+  Result<void*> allocate_result(std::int32_t device, std::size_t bytes);
+  // Frees it soon, when nothing that is queued on the device uses it; any thread, never blocks.
+  void discard(void* memory);
+
   // The option cuda is off.
   [[nodiscard]] bool is_off() const { return config_.text("cuda") == "off"; }
 

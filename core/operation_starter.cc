@@ -1,7 +1,5 @@
 #include "core/operation_starter.h"
 
-#include <numeric>
-
 #include "base/check.h"
 #include "core/process_sets.h"
 
@@ -21,44 +19,7 @@ Piece piece_of(const Tensor& tensor, std::size_t count) {
   return {buffers.input, buffers.output, count, spec.prescale, spec.postscale};
 }
 
-// The numbers of all ranks, if they have their own.
-std::span<const std::uint64_t> personal(const RequestState& request, std::size_t index) {
-  if (request.counts.empty()) return {};
-  return request.counts[index];
-}
-
-std::size_t sum_of(std::span<const std::uint64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
 }  // namespace
-
-Extents<std::size_t> elements_of(const RequestState& request, std::size_t index) {
-  const TensorSpec& spec = request.unit->tensors[index];
-  const auto size = static_cast<std::size_t>(request.set->size());
-  const auto place = static_cast<std::size_t>(request.set->place);
-  const std::span<const std::uint64_t> own = personal(request, index);
-  const std::span<const std::uint64_t> counts = own.empty() ? spec.counts : own;
-  const std::size_t count = spec.count;
-  if (counts.empty()) return extents_of(spec.kind, count, count * size, count * size);
-  if (spec.kind != OpKind::kAlltoall) {
-    const std::size_t all = sum_of(counts);
-    return extents_of(spec.kind, std::size_t{counts[place]}, all, all);
-  }
-  std::size_t received = 0;
-  for (std::size_t from = 0; from < size; ++from) received += counts[from * size + place];
-  return extents_of(spec.kind, count, sum_of(counts.subspan(place * size, size)), received);
-}
-
-// By rank, times `element`; the ranks' own numbers, those that they share, or the same for all.
-std::span<const std::size_t> OperationStarter::sizes_of(const Tensor& tensor, std::size_t element) {
-  const TensorSpec& spec = tensor.spec();
-  const std::span<const std::uint64_t> own = personal(*tensor.request, tensor.index);
-  const std::span<const std::uint64_t> counts = own.empty() ? spec.counts : own;
-  sizes_.assign(static_cast<std::size_t>(tensor.request->set->size()), spec.count * element);
-  for (std::size_t i = 0; i < counts.size(); ++i) sizes_[i] = counts[i] * element;
-  return sizes_;
-}
 
 Operation& OperationStarter::start(Collectives& collectives, std::uint32_t sequence,
                                    const OrderedOperation& ordered) {
@@ -68,14 +29,14 @@ Operation& OperationStarter::start(Collectives& collectives, std::uint32_t seque
   switch (spec.kind) {
     case OpKind::kAllreduce: return start_allreduce(collectives, sequence, ordered);
     case OpKind::kReduceScatter: {
-      const auto counts = sizes_of(tensor, 1);
+      put_blocks(*tensor.request, tensor.index, 1, sizes_);
       const std::size_t all = elements_of(*tensor.request, tensor.index).input;
-      return collectives.start_reduce_scatter(sequence, piece_of(tensor, all), counts,
+      return collectives.start_reduce_scatter(sequence, piece_of(tensor, all), sizes_,
                                               reduction_of(tensor));
     }
     case OpKind::kAllgather:
-      return collectives.start_allgather(sequence, buffers.input, buffers.output,
-                                         sizes_of(tensor, element_bytes(spec.dtype)));
+      put_blocks(*tensor.request, tensor.index, element_bytes(spec.dtype), sizes_);
+      return collectives.start_allgather(sequence, buffers.input, buffers.output, sizes_);
     case OpKind::kAlltoall: return start_alltoall(collectives, sequence, tensor);
     case OpKind::kBroadcast: return start_broadcast(collectives, sequence, ordered);
     case OpKind::kBarrier: return collectives.start_barrier(sequence);
@@ -115,16 +76,8 @@ Operation& OperationStarter::start_broadcast(Collectives& collectives, std::uint
 
 Operation& OperationStarter::start_alltoall(Collectives& collectives, std::uint32_t sequence,
                                             const Tensor& tensor) {
-  const std::size_t element = element_bytes(tensor.spec().dtype);
-  const auto size = static_cast<std::size_t>(tensor.request->set->size());
-  const auto place = static_cast<std::size_t>(tensor.request->set->place);
-  const std::span<const std::uint64_t> all = personal(*tensor.request, tensor.index);
-  sizes_.assign(size, tensor.spec().count * element);
-  receive_sizes_ = sizes_;
-  for (std::size_t i = 0; i < size && !all.empty(); ++i) {
-    sizes_[i] = all[place * size + i] * element;
-    receive_sizes_[i] = all[i * size + place] * element;
-  }
+  put_exchange(*tensor.request, tensor.index, element_bytes(tensor.spec().dtype), sizes_,
+               receive_sizes_);
   return collectives.start_alltoall(sequence, tensor.buffers().input, tensor.buffers().output,
                                     sizes_, receive_sizes_);
 }

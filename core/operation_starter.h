@@ -6,10 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "core/extents.h"
+#include "core/block_counts.h"
 #include "core/request_state.h"
 #include "ops/adasum.h"
 #include "ops/collectives.h"
@@ -30,9 +29,6 @@ struct OrderedOperation {
   std::uint64_t run = 0;  // the process set's run that it belongs to
 };
 
-// Of this rank, for the tensor of that index of the request's unit.
-[[nodiscard]] Extents<std::size_t> elements_of(const RequestState& request, std::size_t index);
-
 class OperationStarter {
  public:
   Operation& start(Collectives& collectives, std::uint32_t sequence,
@@ -45,8 +41,6 @@ class OperationStarter {
                              const OrderedOperation& ordered);
   Operation& start_alltoall(Collectives& collectives, std::uint32_t sequence,
                             const OrderedOperation::Tensor& tensor);
-  std::span<const std::size_t> sizes_of(const OrderedOperation::Tensor& tensor,
-                                        std::size_t element);
 
   Adasum adasum_;
   std::vector<Piece> pieces_;  // scratch, as all below

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +34,7 @@ struct TensorBuffers {
   // Where the caller wants to know more of the result; null: nowhere.
   std::int32_t* participants = nullptr;
   std::int64_t* nonfinite = nullptr;
+  std::int64_t found = -1;  // ... what was counted on a device, or on the way there
 };
 
 // Written by the submitting thread until it is queued or published, then by the driver until
@@ -50,9 +52,10 @@ struct RequestState {
   std::int32_t* number = nullptr;  // where a new set's id goes, or who joined last
   // Where the library allocates the output, or this rank gives neutral elements.
   std::vector<std::unique_ptr<std::byte[]>> memory;
-  bool allocates = false;                  // the output is the library's
-  std::size_t output_count = 0;            // ... its elements
-  std::vector<std::size_t> output_counts;  // ... by rank that gave them
+  std::unique_ptr<void, std::function<void(void*)>> device_memory;  // the same on a device
+  bool allocates = false;                                           // the output is the library's
+  std::size_t output_count = 0;                                     // ... its elements
+  std::vector<std::size_t> output_counts;                           // ... by rank that gave them
   std::vector<CompletionCallback> callbacks;
   // Of tensors on devices: how many are not queued there yet; and events behind those that are,
   // which is the launch thread's list until that number is 0.
@@ -169,6 +172,7 @@ class RequestPool {
     state.absent = 0;
     state.number = nullptr;
     state.memory.clear();
+    state.device_memory.reset();
     state.allocates = false;
     state.output_count = 0;
     state.output_counts.clear();

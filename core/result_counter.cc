@@ -18,7 +18,7 @@ void ResultCounter::add(const RequestState& request, std::size_t index) {
     *buffers.participants = request.set->size() - request.absent;
   }
   if (buffers.nonfinite == nullptr) return;
-  *buffers.nonfinite = buffers.device == kHostMemory ? 0 : -1;
+  *buffers.nonfinite = buffers.device == kHostMemory ? 0 : buffers.found;
   if (buffers.device != kHostMemory) return;
   const TensorSpec& spec = request.unit->tensors[index];
   if (!is_floating(spec.dtype)) return;

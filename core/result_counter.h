@@ -14,8 +14,8 @@ namespace kolo::internal {
 
 class ResultCounter {
  public:
-  // The output of that tensor of the request is whole. Small ones are counted at once. Nothing to
-  // do if nobody asked.
+  // The output of that tensor of the request is whole. Small ones are counted at once, and those on
+  // devices have been counted. Nothing to do if nobody asked.
   void add(const RequestState& request, std::size_t index);
   [[nodiscard]] bool done() const { return outputs_.empty(); }
   void advance();  // a bounded part of the counting

@@ -34,7 +34,9 @@ void give_output(RequestState& request) {
   const TensorSpec& spec = request.unit->tensors.front();
   request.output_count = elements_of(request, 0).output;
   request.memory.clear();
-  request.buffers.front().output = memory_of(request, request.output_count, spec.dtype);
+  TensorBuffers& buffers = request.buffers.front();
+  const bool on_device = buffers.device != kHostMemory;
+  buffers.output = on_device ? nullptr : memory_of(request, request.output_count, spec.dtype);
   const std::vector<std::uint64_t>& all = request.counts.front();
   const auto size = static_cast<std::size_t>(request.set->size());
   const auto place = static_cast<std::size_t>(request.set->place);
@@ -43,6 +45,23 @@ void give_output(RequestState& request) {
   for (std::size_t from = 0; from < size; ++from) {
     request.output_counts.push_back(by_row ? all[from * size + place] : all[from]);
   }
+}
+
+Status give_device_output(Gpus& gpus, RequestState& request) {
+  TensorBuffers& buffers = request.buffers.front();
+  const DataType dtype = request.unit->tensors.front().dtype;
+  const Result<void*> memory =
+      gpus.allocate_result(buffers.device, request.output_count * element_bytes(dtype));
+  if (!memory) {
+    return {memory.status().code(),
+            "no memory for its output of " + std::to_string(request.output_count) +
+                " elements of " + std::string(data_type_name(dtype)) + " on device " +
+                std::to_string(buffers.device) + " of this rank (" + memory.status().text() +
+                "). Give the right counts, or gather less at once"};
+  }
+  buffers.output = *memory;
+  request.device_memory = {*memory, [&gpus](void* given) { gpus.discard(given); }};
+  return Status::ok();
 }
 
 }  // namespace kolo::internal

@@ -2,6 +2,7 @@
 // the results that it does not want. Pure but for the memory.
 #pragma once
 
+#include "core/gpus.h"
 #include "core/request_state.h"
 
 namespace kolo::internal {
@@ -10,8 +11,10 @@ namespace kolo::internal {
 // Throws std::bad_alloc.
 void give_neutral_buffers(RequestState& request);
 
-// The output of a request whose output the library allocates, now that its size is known.
-// Throws std::bad_alloc.
+// The output of a request whose output the library allocates, now that its size is known; of one on
+// a device only the size. Throws std::bad_alloc.
 void give_output(RequestState& request);
+// That output, on the launch thread with the device current. RESOURCE.
+Status give_device_output(Gpus& gpus, RequestState& request);
 
 }  // namespace kolo::internal

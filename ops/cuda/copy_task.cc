@@ -33,6 +33,7 @@ Result<EventRef> CopyTask::launch() {
   const Result<Device*> device = thread_->device(device_);
   if (!device) return device.status();
   const Runtime& runtime = thread_->runtime();
+  if (before_) KOLO_RETURN_IF_ERROR(before_());
   KOLO_RETURN_IF_ERROR(staging_->reserve(runtime, std::max<std::size_t>(bytes_, 1)));
   Status status;
   for (Piece& piece : pieces_) {

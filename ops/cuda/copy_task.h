@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "ops/cuda/launch_thread.h"
@@ -46,7 +48,10 @@ class CopyTask final : public Task {
     staging_ = &staging;
     bytes_ = bytes;
     pieces_.clear();
+    before_ = nullptr;
   }
+  // On the launch thread, with the device current, before anything is copied.
+  void set_before(std::function<Status()> work) { before_ = std::move(work); }
   void add(Piece piece) { pieces_.push_back(std::move(piece)); }
 
  private:
@@ -59,6 +64,7 @@ class CopyTask final : public Task {
   Staging* staging_ = nullptr;
   std::size_t bytes_ = 0;
   std::vector<Piece> pieces_;
+  std::function<Status()> before_;
   Status failure_;  // of the launch
 };
 

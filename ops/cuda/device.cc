@@ -58,6 +58,7 @@ void Device::close() {
   runtime_.cudaSetDevice(number_);
   runtime_.cudaStreamSynchronize(stream_.get());
   fusion_buffers_.clear();
+  counters_.clear();
   kernels_.reset();
   stream_.reset();
   events_->destroy_all();

@@ -1,7 +1,9 @@
 // Device: what kolo holds of one GPU: a stream of its own, of high priority, events, a finisher,
-// its kernels where there are any, and the fusion buffer, through which fused tensors travel.
+// its kernels where there are any, counters for them, and the fusion buffer, through which fused
+// tensors travel.
 //
-// Threads: the launch thread, but for events().take(). The destructor waits for the stream.
+// Threads: the launch thread, but for what events() and counters() say themselves. The destructor
+// waits for the stream.
 #pragma once
 
 #include <functional>
@@ -12,6 +14,7 @@
 
 #include "base/status.h"
 #include "ops/cuda/abi.h"
+#include "ops/cuda/counter_pool.h"
 #include "ops/cuda/event_pool.h"
 #include "ops/cuda/finisher.h"
 #include "ops/cuda/handles.h"
@@ -39,6 +42,8 @@ class Device {
   [[nodiscard]] Finisher& finisher() { return *finisher_; }
   [[nodiscard]] const Kernels* kernels() const { return kernels_.get(); }  // null: there are none
 
+  [[nodiscard]] CounterPool& counters() { return counters_; }
+
   // At least `bytes` of device memory, for work on the stream: what is queued there later may use
   // the same. One that has become too small is kept until close(), since freeing it would wait.
   Result<std::byte*> fusion_buffer(std::size_t bytes);
@@ -53,7 +58,10 @@ class Device {
 
  private:
   Device(const Runtime& runtime, int number)
-      : runtime_(runtime), number_(number), events_(std::make_unique<EventPool>(runtime, number)) {}
+      : runtime_(runtime),
+        number_(number),
+        events_(std::make_unique<EventPool>(runtime, number)),
+        counters_(runtime) {}
   Status check(Error error, const char* call) const;
 
   const Runtime& runtime_;
@@ -62,6 +70,7 @@ class Device {
   Stream stream_;
   bool unrecorded_ = false;
   std::unique_ptr<EventPool> events_;
+  CounterPool counters_;
   std::unique_ptr<Finisher> finisher_;
   std::unique_ptr<const Kernels> kernels_;
   std::vector<DeviceBuffer> fusion_buffers_;  // the last one is in use

@@ -39,7 +39,6 @@ void fill(std::span<const PlacedTensor> tensors, std::size_t& next, BatchArgumen
   arguments.tiles = 0;
   for (; next < tensors.size() && arguments.tensor_count < kBatchTensors; ++next) {
     const PlacedTensor& tensor = tensors[next];
-    if (tensor.count == 0) continue;
     arguments.tensors[arguments.tensor_count++] = {tensor.memory, tensor.offset, tensor.count,
                                                    arguments.tiles};
     arguments.tiles += (tensor.count + kTileElements - 1) / kTileElements;
@@ -80,12 +79,16 @@ Result<std::unique_ptr<const Kernels>> Kernels::load(const Runtime& runtime, int
       runtime.cudaLibraryLoadData(&handle, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
       "cudaLibraryLoadData of kolo's kernels (" + kernels_note() + ")"));
   std::unique_ptr<Kernels> kernels(new Kernels(runtime, Library(runtime, handle)));
-  auto pack = kernels->find("kolo_pack");
-  auto unpack = kernels->find("kolo_unpack");
-  if (!pack) return pack.status();
-  if (!unpack) return unpack.status();
-  kernels->pack_ = *pack;
-  kernels->unpack_ = *unpack;
+  const std::pair<const char*, KernelHandle*> names[] = {
+      {"kolo_pack", &kernels->pack_},
+      {"kolo_unpack", &kernels->unpack_},
+      {"kolo_unpack_counted", &kernels->unpack_counted_},
+      {"kolo_count", &kernels->count_}};
+  for (const auto& [name, kernel] : names) {
+    const auto found = kernels->find(name);
+    if (!found) return found.status();
+    *kernel = *found;
+  }
   kernels->most_blocks_ =
       kBlocksPerMultiprocessor * static_cast<std::uint64_t>(std::max(*multiprocessors, 1));
   return std::unique_ptr<const Kernels>(std::move(kernels));
@@ -104,7 +107,13 @@ Status Kernels::pack(StreamHandle stream, const Batch& batch) const {
 }
 
 Status Kernels::unpack(StreamHandle stream, const Batch& batch) const {
-  return launch(unpack_, "kolo_unpack", stream, batch);
+  if (batch.counters == nullptr) return launch(unpack_, "kolo_unpack", stream, batch);
+  return launch(unpack_counted_, "kolo_unpack_counted", stream, batch);
+}
+
+Status Kernels::count(StreamHandle stream, const Batch& batch) const {
+  if (!is_floating(batch.tensor_type) || batch.counters == nullptr) return Status::ok();
+  return launch(count_, "kolo_count", stream, batch);
 }
 
 Status Kernels::launch(KernelHandle kernel, const char* name, StreamHandle stream,
@@ -112,11 +121,11 @@ Status Kernels::launch(KernelHandle kernel, const char* name, StreamHandle strea
   KOLO_RETURN_IF_ERROR(check(batch));
   BatchArguments arguments;
   arguments.buffer = static_cast<std::byte*>(batch.buffer);
-  arguments.nonfinite = batch.nonfinite;
   arguments.scale = batch.scale;
   arguments.tensor_type = static_cast<std::int32_t>(batch.tensor_type);
   arguments.buffer_type = static_cast<std::int32_t>(batch.buffer_type);
   for (std::size_t next = 0; next < batch.tensors.size();) {
+    arguments.counters = batch.counters == nullptr ? nullptr : batch.counters + next;
     fill(batch.tensors, next, arguments);
     if (arguments.tiles == 0) continue;
     Dim3 grid;

@@ -1,32 +1,26 @@
 // What the device does for a batch of tensors, as plain C++: pack (tensors into one buffer) and
-// unpack (back), with a change of type and a scale on the way, and a count of the values that are
-// not finite. kernels.cu makes kernels of these bodies; tests and the fake device run them on a
-// CPU.
+// unpack (back), with a change of type and a scale on the way, unpack with a count of the values
+// that are not finite; and that count alone, of tensors where they lie. kernels.cu makes kernels of
+// these bodies; tests and the fake device run them on a CPU.
 //
 //   1. The batch is cut into tiles of kTileElements; a tile lies within one tensor.
 //   2. A block takes every `blocks`-th tile and finds its tensor by bisection.
 //   3. Its threads move the tile in pieces of 16 bytes, where both sides' alignment allows it
 //      (after a few single elements), else element by element, else byte by byte.
-// Cost: one read and one write of the memory; bound by its bandwidth.
+//   4. What a thread has found in a tensor goes to that tensor's counter when the block's next tile
+//      is another's, and at the end: nothing is written of tensors that are finite.
+// Cost: one read and one write of the memory, of a count one read; bound by its bandwidth.
 //
-// Values are computed in f32 (f64 in f64) and rounded once, to nearest even, as on the CPU roads.
+// Values are computed in f32 (f64 in f64) and rounded once, to nearest even, as on the CPU roads;
+// what is neither scaled nor changed keeps its bits, counted or not.
 // Threads: a body is one device thread's share. Nothing may overlap.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "base/types.h"
-#include "ops/half.h"
-
-#ifdef __CUDACC__
-#define KOLO_DEVICE __device__ __forceinline__
-#define KOLO_KEEP_SHORT _Pragma("unroll 1")  // a loop of few turns, for less code
-#else
-#define KOLO_DEVICE inline
-#define KOLO_KEEP_SHORT
-#endif
+#include "ops/cuda/device_values.cuh"
 
 namespace kolo::internal::cuda {
 
@@ -41,11 +35,11 @@ struct BatchTensor {
   std::uint64_t first_tile = 0;  // tiles of the tensors before this one
 };
 
-// The one argument of both kernels, by value.
+// The one argument of all kernels, by value.
 struct BatchArguments {
   std::byte* buffer = nullptr;
-  unsigned long long* nonfinite = nullptr;  // unpack adds to it; null: nobody wants to know
-  double scale = 1.0;                       // of floating types
+  unsigned long long* counters = nullptr;  // by tensor, of the kernels that count
+  double scale = 1.0;                      // of floating types
   std::uint64_t tiles = 0;
   std::uint32_t tensor_count = 0;
   std::int32_t tensor_type = 0;  // DataType
@@ -65,149 +59,39 @@ struct DevicePlace {
 
 namespace device {
 
-KOLO_DEVICE float f32_of_f16(std::uint16_t bits) {
-#ifdef __CUDACC__
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-#else
-  return widen_f16(bits);
-#endif
-}
-
-KOLO_DEVICE std::uint16_t f16_of_f32(float value) {
-#ifdef __CUDACC__
-  std::uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return bits;
-#else
-  return narrow_f16(value);
-#endif
-}
-
-// Types that are computed with: how they are stored, read and written.
-struct F16 {
-  using Bits = std::uint16_t;
-  using Value = float;
-  static constexpr Bits kExponent = 0x7c00;
-  KOLO_DEVICE static Value read(Bits bits) { return f32_of_f16(bits); }
-  KOLO_DEVICE static Bits write(Value value) { return f16_of_f32(value); }
-};
-struct Bf16 {
-  using Bits = std::uint16_t;
-  using Value = float;
-  static constexpr Bits kExponent = 0x7f80;
-  KOLO_DEVICE static Value read(Bits bits) { return widen_bf16(bits); }
-  KOLO_DEVICE static Bits write(Value value) { return narrow_bf16(value); }
-};
-struct F32 {
-  using Bits = std::uint32_t;
-  using Value = float;
-  static constexpr Bits kExponent = 0x7f800000;
-  KOLO_DEVICE static Value read(Bits bits) { return float_of_bits(bits); }
-  KOLO_DEVICE static Bits write(Value value) { return bits_of_float(value); }
-};
-struct F64 {
-  using Bits = std::uint64_t;
-  using Value = double;
-  static constexpr Bits kExponent = 0x7ff0000000000000;
-  KOLO_DEVICE static Value read(Bits bits) {
-    Value value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-  KOLO_DEVICE static Bits write(Value value) {
-    Bits bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-  }
-};
-
 // What happens to one element. `found` counts results that are not finite.
 template <typename From, typename To>
 struct Scaled {
   using In = typename From::Bits;
   using Out = typename To::Bits;
   typename To::Value scale;
-  std::uint64_t found = 0;
+  std::uint32_t found = 0;
 
   KOLO_DEVICE Out operator()(In in) {
     const Out out = To::write(From::read(in) * scale);
-    found += (out & To::kExponent) == To::kExponent ? 1u : 0u;
+    found += is_nonfinite<To>(out) ? 1u : 0u;
     return out;
+  }
+};
+template <typename Type>
+struct Counted {
+  using In = typename Type::Bits;
+  using Out = In;
+  std::uint32_t found = 0;
+
+  KOLO_DEVICE Out operator()(In in) {
+    found += is_nonfinite<Type>(in) ? 1u : 0u;
+    return in;
   }
 };
 template <typename Bits>
 struct Copied {
   using In = Bits;
   using Out = Bits;
-  std::uint64_t found = 0;
+  std::uint32_t found = 0;
 
   KOLO_DEVICE Out operator()(In in) { return in; }
 };
-
-// 16 bytes at a multiple of 16.
-struct alignas(16) Piece {
-  std::uint32_t words[4];
-};
-
-#ifndef __CUDACC__
-// A device would fault.
-inline void check_aligned(const std::byte* pointer, std::size_t unit) {
-  if (reinterpret_cast<std::uintptr_t>(pointer) % unit != 0) __builtin_trap();
-}
-#endif
-
-template <typename T>
-KOLO_DEVICE T load(const std::byte* from) {
-#ifdef __CUDACC__
-  return *reinterpret_cast<const T*>(from);
-#else
-  check_aligned(from, sizeof(T));
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-#endif
-}
-template <typename T>
-KOLO_DEVICE void store(std::byte* to, T value) {
-#ifdef __CUDACC__
-  *reinterpret_cast<T*>(to) = value;
-#else
-  check_aligned(to, sizeof(T));
-  std::memcpy(to, &value, sizeof value);
-#endif
-}
-#ifdef __CUDACC__
-template <>
-KOLO_DEVICE Piece load<Piece>(const std::byte* from) {
-  const uint4 v = *reinterpret_cast<const uint4*>(from);
-  return Piece{{v.x, v.y, v.z, v.w}};
-}
-template <>
-KOLO_DEVICE void store<Piece>(std::byte* to, Piece piece) {
-  *reinterpret_cast<uint4*>(to) =
-      make_uint4(piece.words[0], piece.words[1], piece.words[2], piece.words[3]);
-}
-#endif
-
-// For memory at any address.
-template <typename T>
-KOLO_DEVICE T load_bytes(const std::byte* from) {
-  T value = 0;
-  for (unsigned i = 0; i < sizeof(T); ++i) {
-    value = static_cast<T>(value | static_cast<T>(static_cast<T>(from[i]) << (8 * i)));
-  }
-  return value;
-}
-template <typename T>
-KOLO_DEVICE void store_bytes(std::byte* to, T value) {
-  for (unsigned i = 0; i < sizeof(T); ++i) to[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-KOLO_DEVICE unsigned misalignment(const std::byte* pointer, unsigned unit) {
-  return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(pointer) % unit);
-}
 
 // Elements to move one by one until both sides are at a multiple of 16; `none` if they never are.
 template <typename In, typename Out>
@@ -279,8 +163,8 @@ KOLO_DEVICE void move_tile(const std::byte* from, std::byte* to, std::uint64_t c
   move_single(from, to, head + pieces * kElements, count, change, place);
 }
 
-// The tensor that holds this tile.
-KOLO_DEVICE const BatchTensor& tensor_of(const BatchArguments& batch, std::uint64_t tile) {
+// The number of the tensor that holds this tile.
+KOLO_DEVICE unsigned tensor_of(const BatchArguments& batch, std::uint64_t tile) {
   unsigned low = 0;
   unsigned high = batch.tensor_count;
   while (high - low > 1) {
@@ -291,18 +175,54 @@ KOLO_DEVICE const BatchTensor& tensor_of(const BatchArguments& batch, std::uint6
       high = middle;
     }
   }
-  return batch.tensors[low];
+  return low;
 }
 
-template <bool kIsPack, typename Change>
-KOLO_DEVICE std::uint64_t move_batch(const BatchArguments& batch, DevicePlace place,
-                                     Change change) {
+// Where counts go: add(tensor, found), by its number in the batch, is called by all threads of a
+// block at once.
+struct NoCounters {
+  static constexpr bool kCounts = false;
+  KOLO_DEVICE void add(unsigned /*tensor*/, std::uint32_t /*found*/) {}
+};
+
+// What this thread has found in the tensor at hand, of which it sees less than 2^32 elements.
+template <typename Counters>
+class Tally {
+ public:
+  KOLO_DEVICE explicit Tally(Counters& counters) : counters_(counters) {}
+  // The next tile is of this tensor.
+  KOLO_DEVICE void turn_to(unsigned tensor, std::uint32_t& found) {
+    if constexpr (Counters::kCounts) {
+      if (tensor == tensor_) return;
+      if (tensor_ != kNone) flush(found);
+      tensor_ = tensor;
+    }
+  }
+  KOLO_DEVICE void flush(std::uint32_t& found) {
+    if constexpr (Counters::kCounts) {
+      if (tensor_ != kNone) counters_.add(tensor_, found);
+      found = 0;
+    }
+  }
+
+ private:
+  static constexpr unsigned kNone = kBatchTensors;
+  Counters& counters_;
+  unsigned tensor_ = kNone;
+};
+
+template <bool kIsPack, typename Change, typename Counters>
+KOLO_DEVICE void move_batch(const BatchArguments& batch, DevicePlace place, Change change,
+                            Counters& counters) {
   constexpr std::uint64_t kTensorBytes =
       kIsPack ? sizeof(typename Change::In) : sizeof(typename Change::Out);
   constexpr std::uint64_t kBufferBytes =
       kIsPack ? sizeof(typename Change::Out) : sizeof(typename Change::In);
+  Tally<Counters> tally(counters);
   for (std::uint64_t tile = place.block; tile < batch.tiles; tile += place.blocks) {
-    const BatchTensor& tensor = tensor_of(batch, tile);
+    const unsigned index = tensor_of(batch, tile);
+    const BatchTensor& tensor = batch.tensors[index];
+    tally.turn_to(index, change.found);
     const std::uint64_t begin = (tile - tensor.first_tile) * kTileElements;
     const std::uint64_t left = tensor.count - begin;
     std::byte* memory = static_cast<std::byte*>(tensor.memory) + begin * kTensorBytes;
@@ -310,75 +230,165 @@ KOLO_DEVICE std::uint64_t move_batch(const BatchArguments& batch, DevicePlace pl
     move_tile(kIsPack ? memory : buffer, kIsPack ? buffer : memory,
               left < kTileElements ? left : kTileElements, change, place);
   }
-  return change.found;
+  tally.flush(change.found);
 }
 
-template <bool kIsPack, typename Tensor, typename Buffer>
-KOLO_DEVICE std::uint64_t move_scaled(const BatchArguments& batch, DevicePlace place) {
+template <bool kIsPack, typename Tensor, typename Buffer, typename Counters>
+KOLO_DEVICE void move_scaled(const BatchArguments& batch, DevicePlace place, Counters& counters) {
   if constexpr (kIsPack) {
     using Change = Scaled<Tensor, Buffer>;
-    return move_batch<true>(batch, place, Change{static_cast<typename Buffer::Value>(batch.scale)});
+    move_batch<true>(batch, place, Change{static_cast<typename Buffer::Value>(batch.scale)},
+                     counters);
   } else {
     using Change = Scaled<Buffer, Tensor>;
-    return move_batch<false>(batch, place,
-                             Change{static_cast<typename Tensor::Value>(batch.scale)});
+    move_batch<false>(batch, place, Change{static_cast<typename Tensor::Value>(batch.scale)},
+                      counters);
   }
 }
 
-template <bool kIsPack, typename Tensor>
-KOLO_DEVICE std::uint64_t move_to_type(const BatchArguments& batch, DevicePlace place) {
+template <bool kIsPack, typename Tensor, typename Counters>
+KOLO_DEVICE void move_to_type(const BatchArguments& batch, DevicePlace place, Counters& counters) {
   switch (static_cast<DataType>(batch.buffer_type)) {
-    case DataType::kFloat16: return move_scaled<kIsPack, Tensor, F16>(batch, place);
-    case DataType::kBfloat16: return move_scaled<kIsPack, Tensor, Bf16>(batch, place);
-    default: return move_scaled<kIsPack, Tensor, F32>(batch, place);
+    case DataType::kFloat16: return move_scaled<kIsPack, Tensor, F16>(batch, place, counters);
+    case DataType::kBfloat16: return move_scaled<kIsPack, Tensor, Bf16>(batch, place, counters);
+    default: return move_scaled<kIsPack, Tensor, F32>(batch, place, counters);
   }
 }
 
 // Types of which nothing is computed, by their size.
 template <bool kIsPack>
-KOLO_DEVICE std::uint64_t copy_batch(const BatchArguments& batch, DevicePlace place) {
+KOLO_DEVICE void copy_batch(const BatchArguments& batch, DevicePlace place) {
+  NoCounters none;
   switch (static_cast<DataType>(batch.tensor_type)) {
     case DataType::kInt16:
     case DataType::kUint16:
     case DataType::kFloat16:
-    case DataType::kBfloat16: return move_batch<kIsPack>(batch, place, Copied<std::uint16_t>{});
+    case DataType::kBfloat16:
+      return move_batch<kIsPack>(batch, place, Copied<std::uint16_t>{}, none);
     case DataType::kInt32:
     case DataType::kUint32:
-    case DataType::kFloat32: return move_batch<kIsPack>(batch, place, Copied<std::uint32_t>{});
+    case DataType::kFloat32:
+      return move_batch<kIsPack>(batch, place, Copied<std::uint32_t>{}, none);
     case DataType::kInt64:
     case DataType::kUint64:
-    case DataType::kFloat64: return move_batch<kIsPack>(batch, place, Copied<std::uint64_t>{});
-    default: return move_batch<kIsPack>(batch, place, Copied<std::uint8_t>{});
+    case DataType::kFloat64:
+      return move_batch<kIsPack>(batch, place, Copied<std::uint64_t>{}, none);
+    default: return move_batch<kIsPack>(batch, place, Copied<std::uint8_t>{}, none);
   }
 }
 
-template <bool kIsPack>
-KOLO_DEVICE std::uint64_t move_any(const BatchArguments& batch, DevicePlace place) {
-  const bool is_same = batch.tensor_type == batch.buffer_type;
-  if (is_same && batch.scale == 1.0 && batch.nonfinite == nullptr) {
-    return copy_batch<kIsPack>(batch, place);
+// Floating types as they are, and counted.
+template <typename Counters>
+KOLO_DEVICE void copy_counted(const BatchArguments& batch, DevicePlace place, Counters& counters) {
+  switch (static_cast<DataType>(batch.tensor_type)) {
+    case DataType::kFloat16: return move_batch<false>(batch, place, Counted<F16>{}, counters);
+    case DataType::kBfloat16: return move_batch<false>(batch, place, Counted<Bf16>{}, counters);
+    case DataType::kFloat32: return move_batch<false>(batch, place, Counted<F32>{}, counters);
+    case DataType::kFloat64: return move_batch<false>(batch, place, Counted<F64>{}, counters);
+    default: return copy_batch<false>(batch, place);
+  }
+}
+
+template <bool kIsPack, typename Counters>
+KOLO_DEVICE void move_any(const BatchArguments& batch, DevicePlace place, Counters& counters) {
+  if (batch.tensor_type == batch.buffer_type && batch.scale == 1.0) {
+    if constexpr (Counters::kCounts) {
+      return copy_counted(batch, place, counters);
+    } else {
+      return copy_batch<kIsPack>(batch, place);
+    }
   }
   switch (static_cast<DataType>(batch.tensor_type)) {
-    case DataType::kFloat16: return move_to_type<kIsPack, F16>(batch, place);
-    case DataType::kBfloat16: return move_to_type<kIsPack, Bf16>(batch, place);
-    case DataType::kFloat32: return move_to_type<kIsPack, F32>(batch, place);
-    case DataType::kFloat64: return move_scaled<kIsPack, F64, F64>(batch, place);
+    case DataType::kFloat16: return move_to_type<kIsPack, F16>(batch, place, counters);
+    case DataType::kBfloat16: return move_to_type<kIsPack, Bf16>(batch, place, counters);
+    case DataType::kFloat32: return move_to_type<kIsPack, F32>(batch, place, counters);
+    case DataType::kFloat64: return move_scaled<kIsPack, F64, F64>(batch, place, counters);
     default: return copy_batch<kIsPack>(batch, place);
   }
+}
+
+template <typename Type>
+KOLO_DEVICE void count_tile(const std::byte* from, std::uint64_t count, std::uint32_t& found,
+                            DevicePlace place) {
+  using Bits = typename Type::Bits;
+  constexpr unsigned kElements = 16 / sizeof(Bits);
+  if (misalignment(from, sizeof(Bits)) != 0) {
+    KOLO_KEEP_SHORT
+    for (std::uint64_t i = place.thread; i < count; i += place.threads) {
+      found += is_nonfinite<Type>(load_bytes<Bits>(from + i * sizeof(Bits))) ? 1u : 0u;
+    }
+    return;
+  }
+  const auto single = [&](std::uint64_t begin, std::uint64_t end) {
+    KOLO_KEEP_SHORT
+    for (std::uint64_t i = begin + place.thread; i < end; i += place.threads) {
+      found += is_nonfinite<Type>(load<Bits>(from + i * sizeof(Bits))) ? 1u : 0u;
+    }
+  };
+  const std::uint64_t head = elements_before_pieces<Bits, Bits>(from, from, count);
+  const std::uint64_t pieces = (count - head) / kElements;
+  single(0, head);
+  for (std::uint64_t i = place.thread; i < pieces; i += place.threads) {
+    union {
+      Piece piece;
+      Bits elements[kElements];
+    };
+    piece = load<Piece>(from + head * sizeof(Bits) + 16 * i);
+    for (unsigned k = 0; k < kElements; ++k) found += is_nonfinite<Type>(elements[k]) ? 1u : 0u;
+  }
+  single(head + pieces * kElements, count);
+}
+
+template <typename Type, typename Counters>
+KOLO_DEVICE void count_batch(const BatchArguments& batch, DevicePlace place, Counters& counters) {
+  std::uint32_t found = 0;
+  Tally<Counters> tally(counters);
+  for (std::uint64_t tile = place.block; tile < batch.tiles; tile += place.blocks) {
+    const unsigned index = tensor_of(batch, tile);
+    const BatchTensor& tensor = batch.tensors[index];
+    tally.turn_to(index, found);
+    const std::uint64_t begin = (tile - tensor.first_tile) * kTileElements;
+    const std::uint64_t left = tensor.count - begin;
+    count_tile<Type>(
+        static_cast<const std::byte*>(tensor.memory) + begin * sizeof(typename Type::Bits),
+        left < kTileElements ? left : kTileElements, found, place);
+  }
+  tally.flush(found);
 }
 
 }  // namespace device
 
 // One thread's share of packing: buffer[offset] = tensor * scale.
 KOLO_DEVICE void pack_body(const BatchArguments& batch, DevicePlace place) {
-  static_cast<void>(device::move_any<true>(batch, place));
+  device::NoCounters none;
+  device::move_any<true>(batch, place, none);
 }
 
-// One thread's share of unpacking: tensor = buffer[offset] * scale. Returns how many of its results
-// are not finite, for the caller to add to *batch.nonfinite; 0 if that is null.
-KOLO_DEVICE std::uint64_t unpack_body(const BatchArguments& batch, DevicePlace place) {
-  const std::uint64_t found = device::move_any<false>(batch, place);
-  return batch.nonfinite == nullptr ? 0 : found;
+// One thread's share of unpacking: tensor = buffer[offset] * scale.
+KOLO_DEVICE void unpack_body(const BatchArguments& batch, DevicePlace place) {
+  device::NoCounters none;
+  device::move_any<false>(batch, place, none);
+}
+
+// The same, and how many of a tensor's results are not finite goes to `counters`, which are as
+// device::NoCounters is.
+template <typename Counters>
+KOLO_DEVICE void unpack_counted_body(const BatchArguments& batch, DevicePlace place,
+                                     Counters& counters) {
+  device::move_any<false>(batch, place, counters);
+}
+
+// One thread's share of counting what is not finite in the batch's tensors, of a floating type.
+template <typename Counters>
+KOLO_DEVICE void count_body(const BatchArguments& batch, DevicePlace place, Counters& counters) {
+  using namespace device;
+  switch (static_cast<DataType>(batch.tensor_type)) {
+    case DataType::kFloat16: return count_batch<F16>(batch, place, counters);
+    case DataType::kBfloat16: return count_batch<Bf16>(batch, place, counters);
+    case DataType::kFloat32: return count_batch<F32>(batch, place, counters);
+    case DataType::kFloat64: return count_batch<F64>(batch, place, counters);
+    default: return;
+  }
 }
 
 }  // namespace kolo::internal::cuda

@@ -1,6 +1,6 @@
 // Kernels: kolo's own device code, by which one launch moves a batch of tensors into a buffer and
-// back, with a change of type and a scale on the way. The code lies in the library itself, where
-// nvcc was found when kolo was built.
+// back, with a change of type and a scale on the way, and counts what is not finite. The code lies
+// in the library itself, where nvcc was found when kolo was built.
 //
 // Does not change after load(): any threads. The Runtime outlives it. Only launches: never waits.
 #pragma once
@@ -33,8 +33,10 @@ struct Batch {
   DataType tensor_type = DataType::kFloat32;
   DataType buffer_type = DataType::kFloat32;  // the same, or both of f16, bf16, f32
   double scale = 1.0;                         // not 1: floating types (not fp8) only
-  // Where unpack adds how many of its results are not finite; memory that the device reaches.
-  unsigned long long* nonfinite = nullptr;
+  // [tensors] to which unpack and count add how many elements of each are not finite: memory that
+  // the device reaches, at best the host's, as nothing is written of those that are finite. Null:
+  // nothing is counted.
+  unsigned long long* counters = nullptr;
 };
 
 // The code for devices that is part of this library; empty if there is none.
@@ -53,6 +55,9 @@ class Kernels {
   [[nodiscard]] Status pack(StreamHandle stream, const Batch& batch) const;
   // tensor = buffer[offset...] * scale.
   [[nodiscard]] Status unpack(StreamHandle stream, const Batch& batch) const;
+  // Adds to the counters what is not finite in the tensors, of tensor_type, where they lie; there
+  // is no buffer. Types other than f16, bf16, f32 and f64 have nothing to be counted.
+  [[nodiscard]] Status count(StreamHandle stream, const Batch& batch) const;
 
  private:
   using Library = Owned<LibraryHandle, &Functions::cudaLibraryUnload>;
@@ -67,6 +72,8 @@ class Kernels {
   Library library_;
   KernelHandle pack_ = nullptr;
   KernelHandle unpack_ = nullptr;
+  KernelHandle unpack_counted_ = nullptr;
+  KernelHandle count_ = nullptr;
   std::uint64_t most_blocks_ = 1;
 };
 

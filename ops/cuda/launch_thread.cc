@@ -86,6 +86,24 @@ void LaunchThread::poke() {
   changed_.notify_all();
 }
 
+void LaunchThread::errand(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    errands_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+void LaunchThread::do_errands() {
+  std::vector<std::function<void()>> errands;
+  {
+    const std::lock_guard lock(mutex_);
+    errands.swap(errands_);
+  }
+  for (const auto& work : errands) work();
+}
+
 void LaunchThread::sleep(Nanos limit) {
   {
     std::unique_lock lock(mutex_);
@@ -260,7 +278,7 @@ void LaunchThread::look() {
 bool LaunchThread::wait_for_work() {
   std::unique_lock lock(mutex_);
   mark_busy(false);
-  const auto awake = [&] { return poked_ || stopping_ || !tasks_.empty(); };
+  const auto awake = [&] { return poked_ || stopping_ || !tasks_.empty() || !errands_.empty(); };
   if (under_way_.load(std::memory_order_relaxed) > 0) {
     changed_.wait_for(lock, between_looks_, awake);
   } else {
@@ -284,6 +302,7 @@ void LaunchThread::run() {
   relax_capture(runtime_);
   while (wait_for_work()) {
     look();
+    do_errands();
     if (Task* const task = next_task()) launch(*task);
   }
   std::function<void()> last;

@@ -74,6 +74,8 @@ class LaunchThread {
   TakenBack take_back(Task& task, const Status& why, Nanos patience);
   // From now on call() ends with `why` when the thread does not come back.
   void refuse(const Status& why, Nanos patience);
+  // Does `work` soon, between tasks; nobody waits. Dropped after stop().
+  void errand(std::function<void()> work);
   // Waits for what has been posted, gives all handles back and ends the thread.
   // `last`: done on the thread before the devices go. False: it has been in one call of a library
   // for longer than `patience`, and is left behind: this, its tasks and what they use must live on
@@ -110,6 +112,7 @@ class LaunchThread {
   Task* next_task();
   void launch(Task& task);
   bool has_been_left(Task& task);
+  void do_errands();
   // Where a task has left work behind which no event could be recorded.
   Device* find_unrecorded();
   void look();
@@ -127,6 +130,7 @@ class LaunchThread {
   Nanos busy_since_ = kNever;  // without a rest; kNever: it rests
   Status refused_;             // with what calls end, and when
   Nanos refusal_patience_ = kNever;
+  std::vector<std::function<void()>> errands_;
   bool stopping_ = false;
   bool has_ended_ = false;
   bool poked_ = false;

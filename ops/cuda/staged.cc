@@ -5,12 +5,14 @@
 
 #include "base/check.h"
 #include "ops/collectives.h"
+#include "ops/nonfinite.h"
 
 namespace kolo::internal::cuda {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kCountedAtOnce = std::size_t{1} << 17;  // elements
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -35,6 +37,10 @@ void StagedOperation::start(Collectives& collectives, std::uint32_t sequence) {
   brought_ = 0;
   reduced_ = 0;
   reducing_ = false;
+  counting_ = nullptr;
+  for (const StagedTensor& tensor : call_.tensors) {
+    if (tensor.nonfinite != nullptr) *tensor.nonfinite = 0;
+  }
 }
 
 bool StagedOperation::is_busy() const {
@@ -65,10 +71,15 @@ void StagedOperation::release(const Runtime& runtime) {
 void StagedOperation::step() {
   if (has_failed()) return;
   if (reducing_) {
-    take_back(*buffers_[reduced_ % 2]);
+    Buffer& buffer = *buffers_[reduced_ % 2];
+    take_back(buffer);
+    counting_ = is_on_host() ? nullptr : &buffer;
+    counting_part_ = 0;
+    counted_ = 0;
     ++reduced_;
     reducing_ = false;
   }
+  if (counts()) return;
   if (!all_cut_ && brought_ < reduced_ + 2) {
     Buffer& buffer = *buffers_[brought_ % 2];
     if (buffer.in.is_idle() && buffer.out.is_idle()) {
@@ -161,6 +172,9 @@ void StagedOperation::bring(Buffer& buffer) {
   if (is_on_host()) return;
   const std::size_t element = element_bytes(call_.reduction.dtype);
   buffer.in.prepare(*call_.thread, call_.device, buffer.staging, buffer.bytes);
+  if (call_.make_output) {
+    buffer.in.set_before([this] { return call_.make_output(call_.tensors.front()); });
+  }
   for (const Part& part : buffer.parts) {
     StagedTensor& tensor = call_.tensors[part.tensor];
     const bool reads = tensor.input != nullptr && part.input_count > 0;
@@ -185,6 +199,28 @@ void StagedOperation::take_back(Buffer& buffer) {
                     {}});
   }
   call_.thread->post(buffer.out);
+}
+
+// A bounded part of the counting; false if there is none.
+bool StagedOperation::counts() {
+  for (; counting_ != nullptr && counting_part_ < counting_->parts.size(); ++counting_part_) {
+    const Part& part = counting_->parts[counting_part_];
+    const StagedTensor& tensor = call_.tensors[part.tensor];
+    if (tensor.nonfinite == nullptr || !is_floating(tensor.dtype)) continue;
+    const std::size_t element = element_bytes(tensor.dtype);
+    const std::size_t bytes = part.output_count * element_bytes(call_.reduction.dtype);
+    const std::size_t count = std::min(bytes / element - counted_, kCountedAtOnce);
+    if (count > 0) {
+      const std::byte* const memory = counting_->staging.memory() + part.output_offset;
+      *tensor.nonfinite += static_cast<std::int64_t>(
+          count_nonfinite(tensor.dtype, memory + counted_ * element, count));
+      counted_ += count;
+      return true;
+    }
+    counted_ = 0;
+  }
+  counting_ = nullptr;
+  return false;
 }
 
 const void* StagedOperation::input_of(const Buffer& buffer, const Part& part) const {

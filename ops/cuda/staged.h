@@ -6,6 +6,8 @@
 //      the device, and the one before goes back to it. The order of additions does not depend on
 //      chunks, but for the ring's, which therefore is given all at once
 //   2. everything else: all of it to the host, the collective, all of it back
+//   3. what is not finite in a result, if it is asked for, is counted in the pinned memory, while
+//      that is copied back
 //
 // The chunks follow from counts alone, which all ranks share. The bits are those of host tensors.
 //
@@ -15,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,6 +37,10 @@ struct StagedTensor {
   double prescale = 1.0;
   double postscale = 1.0;
   EventRef ready;
+  // Where to put how many values of the output are not finite, of that type, which need not be the
+  // call's; null: nowhere. With host memory null.
+  std::int64_t* nonfinite = nullptr;
+  DataType dtype = DataType::kFloat32;
 };
 
 struct StagedCall {
@@ -44,6 +51,8 @@ struct StagedCall {
   int root = 0;                    // by place
   bool whole = false;              // an all-reduce in one piece
   std::vector<StagedTensor> tensors;
+  // On the launch thread, with the device current: sets the only tensor's output. May be empty.
+  std::function<Status(StagedTensor&)> make_output;
   std::vector<std::size_t> send_counts;  // [size] elements, as Collectives takes them
   std::vector<std::size_t> receive_counts;
 };
@@ -86,6 +95,7 @@ class StagedOperation final : public ComposedOperation {
   void cut_all(Buffer& buffer);
   void bring(Buffer& buffer);
   void take_back(Buffer& buffer);
+  bool counts();
   bool has_failed();
   void reduce(Buffer& buffer);
   Operation& begin_collective(Buffer& buffer);
@@ -105,6 +115,10 @@ class StagedOperation final : public ComposedOperation {
   std::uint64_t brought_ = 0;  // chunks, as the next two
   std::uint64_t reduced_ = 0;
   bool reducing_ = false;
+  // What is being counted: of a buffer; null: nothing.
+  const Buffer* counting_ = nullptr;
+  std::size_t counting_part_ = 0;
+  std::size_t counted_ = 0;  // elements of the part's tensor
   Adasum adasum_;
   std::vector<Piece> pieces_;  // scratch, as all below
   std::vector<BroadcastPiece> broadcasts_;

@@ -169,15 +169,47 @@ Error CollectiveTask::call(const DeviceTensor& tensor, cuda::StreamHandle stream
   KOLO_CHECK(false);
 }
 
-// All-reduces and broadcasts of several tensors, scaled alike.
-bool CollectiveTask::is_packed() const {
+// All-reduces and broadcasts of several tensors. True if some are packed.
+bool CollectiveTask::plan_packing() {
   const bool fuses =
       collective_.kind == OpKind::kAllreduce || collective_.kind == OpKind::kBroadcast;
-  const DeviceTensor& first = collective_.tensors.front();
-  return packs_ && fuses && collective_.tensors.size() > 1 &&
-         std::ranges::all_of(collective_.tensors, [&](const DeviceTensor& tensor) {
-           return tensor.prescale == first.prescale && tensor.postscale == first.postscale;
-         });
+  items_.clear();
+  const std::size_t element = element_bytes(collective_.dtype);
+  for (const DeviceTensor& tensor : collective_.tensors) {
+    items_.push_back({tensor.count * element, tensor.prescale, tensor.postscale});
+  }
+  if (pack_bytes_ && fuses) return nccl::plan_packing(items_, *pack_bytes_, packed_);
+  packed_.assign(items_.size(), false);
+  return false;
+}
+
+// Broadcasts are unpacked as bytes, whatever they are.
+bool CollectiveTask::is_counted_by_unpacking() const {
+  const auto is_one = [](const DeviceTensor& tensor) { return tensor.is_counted; };
+  return collective_.kind == OpKind::kAllreduce && is_floating(collective_.dtype) &&
+         std::ranges::any_of(collective_.tensors, is_one);
+}
+
+// The counters of packed tensors come first, in the order of unpacking.
+void CollectiveTask::plan_counting(cuda::Device& device) {
+  const std::vector<DeviceTensor>& tensors = collective_.tensors;
+  nonfinite_.begin(tensors.size());
+  const bool by_unpacking = is_counted_by_unpacking();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_floating(tensors[i].output_dtype)) nonfinite_.set_none(i);
+    if (by_unpacking && packed_[i] && device.kernels() != nullptr) nonfinite_.add(i);
+  }
+  if (device.kernels() == nullptr) return;
+  for (const DataType dtype :
+       {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const DeviceTensor& tensor = tensors[i];
+      const bool is_in_place = tensor.is_counted && !(by_unpacking && packed_[i]);
+      if (!is_in_place || tensor.output_dtype != dtype) continue;
+      nonfinite_.add_in_place(i, tensor.output, tensor.output_count, dtype);
+    }
+  }
+  nonfinite_.take(device.counters());
 }
 
 // The bytes that they take.
@@ -186,7 +218,9 @@ std::size_t CollectiveTask::place_tensors() {
   outputs_.clear();
   const std::size_t element = element_bytes(collective_.dtype);
   std::size_t offset = 0;
-  for (const DeviceTensor& tensor : collective_.tensors) {
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    if (!packed_[i]) continue;
+    const DeviceTensor& tensor = collective_.tensors[i];
     // Only read from.
     inputs_.push_back({const_cast<void*>(tensor.input), offset, tensor.count});  // NOLINT
     outputs_.push_back({tensor.output, offset, tensor.count});
@@ -195,51 +229,79 @@ std::size_t CollectiveTask::place_tensors() {
   return offset;
 }
 
-Status CollectiveTask::enqueue_packed(cuda::Device& device) {
-  const std::size_t bytes = place_tensors();
-  const Result<std::byte*> buffer = device.fusion_buffer(bytes);
+Status CollectiveTask::pack(cuda::Device& device) {
+  fused_bytes_ = place_tensors();
+  const Result<std::byte*> buffer = device.fusion_buffer(fused_bytes_);
   if (!buffer) return buffer.status();
-  const DeviceTensor& first = collective_.tensors.front();
+  fusion_buffer_ = *buffer;
+  const bool gives =
+      collective_.kind == OpKind::kAllreduce || collective_.root == collective_.place;
+  if (!gives) return Status::ok();
   cuda::Batch batch;
-  batch.buffer = *buffer;
+  batch.tensors = inputs_;
+  batch.buffer = fusion_buffer_;
   batch.tensor_type = batch.buffer_type = collective_.dtype;
-  const bool reduces = collective_.kind == OpKind::kAllreduce;
-  if (reduces || collective_.root == collective_.place) {
-    batch.tensors = inputs_;
-    batch.scale = first.prescale;
-    KOLO_RETURN_IF_ERROR(device.kernels()->pack(device.stream(), batch));
-  }
-  const std::size_t count = bytes / element_bytes(collective_.dtype);
-  const CommHandle comm = communicator_->handle();
-  const Error error = reduces ? library_.ncclAllReduce(*buffer, *buffer, count, dtype(),
-                                                       static_cast<ReduceOpNumber>(collective_.op),
-                                                       comm, device.stream())
-                              : library_.ncclBroadcast(*buffer, *buffer, count, dtype(),
-                                                       collective_.root, comm, device.stream());
-  KOLO_RETURN_IF_ERROR(communicator_->settle(error, reduces ? "ncclAllReduce" : "ncclBroadcast"));
+  batch.scale = scales_of_packed().prescale;
+  return device.kernels()->pack(device.stream(), batch);
+}
+
+Status CollectiveTask::unpack(cuda::Device& device) {
+  cuda::Batch batch;
   batch.tensors = outputs_;
-  batch.scale = first.postscale;
+  batch.buffer = fusion_buffer_;
+  batch.tensor_type = batch.buffer_type = collective_.dtype;
+  batch.scale = scales_of_packed().postscale;
+  batch.counters = is_counted_by_unpacking() ? nonfinite_.counters() : nullptr;
   return device.kernels()->unpack(device.stream(), batch);
 }
 
-Status CollectiveTask::enqueue(cuda::Device& device) {
-  if (is_packed()) return enqueue_packed(device);
-  const cuda::StreamHandle stream = device.stream();
-  ops_.clear();
-  for (const DeviceTensor& tensor : collective_.tensors) {
-    const Result<ReduceOpNumber> op = op_of(tensor);
-    if (!op) return op.status();
-    ops_.push_back(*op);
+const PackingItem& CollectiveTask::scales_of_packed() const {
+  return items_[static_cast<std::size_t>(std::ranges::find(packed_, true) - packed_.begin())];
+}
+
+Error CollectiveTask::call_packed(cuda::StreamHandle stream) {
+  const std::size_t count = fused_bytes_ / element_bytes(collective_.dtype);
+  const CommHandle comm = communicator_->handle();
+  if (collective_.kind == OpKind::kAllreduce) {
+    return library_.ncclAllReduce(fusion_buffer_, fusion_buffer_, count, dtype(),
+                                  static_cast<ReduceOpNumber>(collective_.op), comm, stream);
   }
+  return library_.ncclBroadcast(fusion_buffer_, fusion_buffer_, count, dtype(), collective_.root,
+                                comm, stream);
+}
+
+// The call for those that are packed, and one for each of the others.
+Status CollectiveTask::call_all(cuda::Device& device, bool packs) {
+  const cuda::StreamHandle stream = device.stream();
+  ops_.assign(packed_.size(), kSum);
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    if (packed_[i]) continue;
+    const Result<ReduceOpNumber> op = op_of(collective_.tensors[i]);
+    if (!op) return op.status();
+    ops_[i] = *op;
+  }
+  const auto went = [](Error error) { return error == kSuccess || error == kInProgress; };
   Error error = library_.ncclGroupStart();
   if (error != kSuccess) return communicator_->settle(error, "ncclGroupStart");
-  for (std::size_t i = 0; i < ops_.size() && (error == kSuccess || error == kInProgress); ++i) {
+  if (packs) error = call_packed(stream);
+  for (std::size_t i = 0; i < packed_.size() && went(error); ++i) {
+    if (packed_[i]) continue;
     op_ = ops_[i];
     error = call(collective_.tensors[i], stream);
   }
   const Error ended = library_.ncclGroupEnd();
-  const bool refused = error != kSuccess && error != kInProgress;
-  return communicator_->settle(refused ? error : ended, name_of(collective_.kind));
+  return communicator_->settle(went(error) ? ended : error, name_of(collective_.kind));
+}
+
+Status CollectiveTask::enqueue(cuda::Device& device) {
+  KOLO_RETURN_IF_ERROR(make_outputs());
+  const bool packs = plan_packing();
+  plan_counting(device);
+  if (packs) KOLO_RETURN_IF_ERROR(pack(device));
+  KOLO_RETURN_IF_ERROR(call_all(device, packs));
+  if (packs) KOLO_RETURN_IF_ERROR(unpack(device));
+  if (device.kernels() == nullptr) return Status::ok();
+  return nonfinite_.count(*device.kernels(), device.stream());
 }
 
 Result<cuda::EventRef> CollectiveTask::launch() {

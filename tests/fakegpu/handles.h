@@ -38,6 +38,15 @@ class HandleTable {
     objects_.erase(found);
     return object;
   }
+  // One for which `is_one(object)`, or null.
+  template <class Predicate>
+  std::shared_ptr<Object> find_if(const Predicate& is_one) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [token, object] : objects_) {
+      if (is_one(*object)) return object;
+    }
+    return nullptr;
+  }
   // Takes those out for which `is_one(object)`; returns their number.
   template <class Predicate>
   long take_all(const Predicate& is_one) {

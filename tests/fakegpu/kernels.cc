@@ -28,8 +28,11 @@ std::function<void(Access&)> bind_fill(const LaunchShape&, void** arguments) {
   };
 }
 
-constexpr Kernel kKernels[] = {
-    {"fakegpu_fill", bind_fill}, {"kolo_pack", bind_kolo_pack}, {"kolo_unpack", bind_kolo_unpack}};
+constexpr Kernel kKernels[] = {{"fakegpu_fill", bind_fill},
+                               {"kolo_pack", bind_kolo_pack},
+                               {"kolo_unpack", bind_kolo_unpack},
+                               {"kolo_unpack_counted", bind_kolo_unpack_counted},
+                               {"kolo_count", bind_kolo_count}};
 
 }  // namespace
 

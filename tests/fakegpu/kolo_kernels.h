@@ -9,5 +9,7 @@ namespace fakegpu {
 
 std::function<void(Access&)> bind_kolo_pack(const LaunchShape& shape, void** arguments);
 std::function<void(Access&)> bind_kolo_unpack(const LaunchShape& shape, void** arguments);
+std::function<void(Access&)> bind_kolo_unpack_counted(const LaunchShape& shape, void** arguments);
+std::function<void(Access&)> bind_kolo_count(const LaunchShape& shape, void** arguments);
 
 }  // namespace fakegpu

@@ -127,6 +127,26 @@ TEST(Counted, ASingleTensorAndAStreamThatWaits) {
   });
 }
 
+TEST(Counted, ASingleTensorWhoseResultIsCounted) {
+  Steady steady(1, 1);
+  on_ranks(kRanks, [&](kolo::Context& context) {
+    const Stream stream(context.rank());
+    const DeviceArray<float> data(context.rank(), std::vector<float>(1000, 0.0F));
+    kolo_result result{};
+    kolo_options options = KOLO_OPTIONS_INIT;
+    options.name = "counted";
+    options.stream = stream.get();
+    options.result = &result;
+    steady.run(context, stream, [&](kolo::Context& c, const Stream& s) {
+      kolo_request request = KOLO_REQUEST_NULL;
+      must(kolo_allreduce(c.handle(), data.get(), data.get(), data.count(), KOLO_FLOAT32, KOLO_SUM,
+                          &options, &request));
+      must(kolo_stream_wait(c.handle(), request, s.get(), KOLO_FOREVER));
+      must(kolo_wait(c.handle(), &request, KOLO_FOREVER));
+    });
+  });
+}
+
 // The name of such a call is free again when the device is done, as the last operation tells.
 TEST(Counted, CallsOnAStreamAsNcclsOwn) {
   constexpr std::size_t kCalls = 5;

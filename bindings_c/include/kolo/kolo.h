@@ -161,8 +161,8 @@ typedef struct kolo_result {
   /* Ranks whose data it holds: those of the process set that had not joined. */
   int32_t participants;
   int32_t reserved;
-  /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64; -1: it is in
-   * device memory, where they are not counted. */
+  /* NaNs and infinities in this rank's output, if that is f16, bf16, f32 or f64; else 0. -1: nobody
+   * has counted, as it is on a device that runs none of kolo's kernels; see GPUs below. */
   int64_t nonfinite;
 } kolo_result;
 
@@ -187,14 +187,16 @@ typedef struct kolo_options {
   kolo_callback callback; /* NULL: none */
   void* user;             /* handed to callback */
   int32_t persistent;     /* 1: only prepare it, see kolo_start(); needs a request. Else 0 */
-  /* 1: the library allocates the output, whose size the ranks need not know, see
-   * kolo_request_output(). Allgather and alltoall, with a request that is not persistent, outside
-   * of groups. Else 0 */
+  /* 1: the library allocates the output, whose size the ranks need not know, in the same kind of
+   * memory as the input's, see kolo_request_output(). Allgather and alltoall, with a request that
+   * is not persistent, outside of groups. Else 0 */
   int32_t allocate;
   /* [size of the process set] elements by rank, see the collectives; NULL: the same for all. */
   const size_t* send_counts;
   const size_t* recv_counts;
-  kolo_result* result; /* written before the operation is complete, if it is KOLO_OK; NULL: none */
+  /* Written before the operation is complete, if it is KOLO_OK, and therefore after a call that
+   * returns sooner: keep it until then. NULL: none. */
+  kolo_result* result;
   /* Where the buffers lie: the number of a CUDA device, KOLO_DEVICE_HOST, or KOLO_DEVICE_AUTO: CUDA
    * is asked about the pointers. See GPUs below. */
   int32_t device;
@@ -451,13 +453,18 @@ KOLO_API kolo_status kolo_join(kolo_context* context, int32_t* last_rank,
  * without NCCL, for two ranks on one GPU, when some ranks have the tensor in host memory or have
  * joined, for data types and operators that NCCL has not, and with the option deterministic, which
  * gives the bits of tensors in host memory; one line of the log says so. The order of additions by
- * NCCL is its own. Products and extremes with a scale, and options.allocate, see there, are for the
- * host. A scaled sum is scaled once, by prescale * postscale, before it is added up.
+ * NCCL is its own. Products and extremes with a scale are for the host. A scaled sum is scaled
+ * once, by prescale * postscale, before it is added up.
+ *
+ * With options.allocate the output is on the input's device; who gives nothing, and has no pointer
+ * to tell that, says it by options.device. What options.result asks to count is counted on the
+ * device, by kolo's kernels (the library has them where it was built with CUDA's compiler, and CUDA
+ * is 12.8 or newer), or on the way through host memory.
  *
  * Errors beside the usual ones: INVALID_ARGUMENT (buffers in different places, a stream of another
- * device or under capture), UNSUPPORTED (options.device names a device, and there is no CUDA; or
- * options.allocate). CUDA_ERROR and NCCL_ERROR of an operation end the context: this rank gets
- * them, the others ABORTED with the same text; of a call alone, they are a refusal. */
+ * device or under capture), UNSUPPORTED (options.device names a device, and there is no CUDA).
+ * CUDA_ERROR and NCCL_ERROR of an operation end the context: this rank gets them, the others
+ * ABORTED with the same text; of a call alone, they are a refusal. */
 
 /* Makes `stream`, a cudaStream_t, wait for the result of `request`: what is queued on it from now
  * on comes after. The host waits, at most `timeout_ms`, only until the operation is launched; where
@@ -478,7 +485,9 @@ KOLO_API kolo_status kolo_stream_wait(kolo_context* context, kolo_request reques
  * Errors: INVALID_ARGUMENT (null), RESOURCE, NOT_INITIALIZED; *memory is then NULL. */
 KOLO_API kolo_status kolo_alloc(kolo_context* context, size_t bytes, void** memory);
 
-/* The same on a CUDA device: memory that NCCL has made, and can reach in the fastest way it knows.
+/* The same on a CUDA device: memory that NCCL has made, if it is there. With the option
+ * register_memory NCCL is told of it, and reaches it in the fastest way it knows; then, where one
+ * rank gives an operation such memory, all must, at the same distance from its beginning.
  * Errors: INVALID_ARGUMENT (null, no device of that number), UNSUPPORTED (no CUDA), RESOURCE,
  * CUDA_ERROR, NOT_INITIALIZED; *memory is then NULL. */
 KOLO_API kolo_status kolo_alloc_device(kolo_context* context, int32_t device, size_t bytes,
@@ -538,7 +547,9 @@ KOLO_API kolo_status kolo_start(kolo_context* context, const kolo_request* reque
 /* The output of an operation with options.allocate that kolo_wait() or kolo_test() has found
  * complete: such a request lives on, with its output, until kolo_request_free(). *output has *count
  * elements (and is not NULL even for 0); *counts, if not NULL, becomes [size of the process set]
- * elements by rank that gave them. Both belong to the request.
+ * elements by rank that gave them. Both belong to the request. On a device the output is memory of
+ * cudaMalloc()'s, which is freed, when the device has done all that is queued, soon after
+ * kolo_request_free(), and by kolo_shutdown() at the latest.
  * Errors: INVALID_ARGUMENT (null, no such request, or not complete), the operation's own. */
 KOLO_API kolo_status kolo_request_output(kolo_context* context, kolo_request request, void** output,
                                          size_t* count, const size_t** counts);

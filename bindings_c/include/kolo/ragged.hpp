@@ -16,7 +16,7 @@ namespace kolo {
 // The output of Context::allgather_ragged() and alltoall_ragged(), where ranks give what they like.
 // Complete after wait(), or when wait_for() or test() say so; until then it is empty. Its elements
 // lie close together in rank order, are the library's, and go with this object, which the context
-// must outlive:
+// must outlive. Of an input on a device they are on that device, and not for the host to read:
 //     kolo::Ragged<int> all = context.allgather_ragged(mine);
 //     for (int value : all) ...                       // everybody's
 //     for (int value : all.block(2)) ...              // those of the set's third rank (C++20)

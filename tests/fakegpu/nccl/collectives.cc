@@ -8,12 +8,17 @@
 namespace fakegpu {
 namespace {
 
+std::string place_text(std::int64_t offset) {
+  return offset < 0 ? "not registered" : "registered, at " + std::to_string(offset);
+}
+
 std::string text_of(const OperationShape& shape) {
   static constexpr const char* kNames[] = {"all-reduce", "reduce", "broadcast", "reduce-scatter",
                                            "all-gather", "send",   "receive"};
   return std::string(kNames[shape.kind]) + " of " + std::to_string(shape.count) +
          " elements of type " + std::to_string(shape.dtype) + ", op " + std::to_string(shape.op) +
-         ", root " + std::to_string(shape.root);
+         ", root " + std::to_string(shape.root) + ", input " + place_text(shape.input_offset) +
+         ", output " + place_text(shape.output_offset);
 }
 
 bool reduces(OperationKind kind) {

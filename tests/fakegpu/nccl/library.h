@@ -21,6 +21,7 @@ const char* last_error();
 struct Registration {
   std::weak_ptr<Comm> comm;
   void* pointer = nullptr;
+  std::size_t bytes = 0;
 };
 
 struct NcclLibrary {

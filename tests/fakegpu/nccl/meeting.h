@@ -31,6 +31,9 @@ struct OperationShape {
   int op = 0;
   int root = 0;
   std::uint64_t count = 0;
+  // From the beginning of what is registered; -1: it is not.
+  std::int64_t input_offset = -1;
+  std::int64_t output_offset = -1;
 
   bool operator==(const OperationShape&) const = default;
 };

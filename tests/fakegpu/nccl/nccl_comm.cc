@@ -136,7 +136,7 @@ int add_registration(Machine& m, const CommPointer& comm, void* pointer, std::si
     return nccl::kInvalidArgument;
   }
   *handle = nccl_library().registrations.add(
-      std::make_shared<Registration>(std::weak_ptr<Comm>(comm), pointer));
+      std::make_shared<Registration>(std::weak_ptr<Comm>(comm), pointer, bytes));
   ++m.registrations;
   return nccl::kSuccess;
 }

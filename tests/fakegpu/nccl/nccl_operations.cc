@@ -30,6 +30,18 @@ int check(Machine& m, const Comm& comm, const Operation& operation) {
   return nccl::kSuccess;
 }
 
+// How far from the beginning of registered memory; -1: in none.
+std::int64_t offset_of(const CommPointer& comm, const void* pointer) {
+  const auto* const at = static_cast<const std::byte*>(pointer);
+  const auto begin = [](const Registration& one) {
+    return static_cast<const std::byte*>(one.pointer);
+  };
+  const auto found = nccl_library().registrations.find_if([&](const Registration& one) {
+    return one.comm.lock() == comm && at >= begin(one) && at < begin(one) + one.bytes;
+  });
+  return found == nullptr ? -1 : at - begin(*found);
+}
+
 int enqueue(const char* function, nccl::CommHandle handle, cuda::StreamHandle stream,
             Operation operation) {
   Group& group = Group::of_this_thread();
@@ -37,6 +49,8 @@ int enqueue(const char* function, nccl::CommHandle handle, cuda::StreamHandle st
       function, handle, [&](Machine& m, const CommPointer& comm, const Fault& fault) -> int {
         operation.function = function;
         operation.fault = fault;
+        operation.input_offset = offset_of(comm, operation.input);
+        operation.output_offset = offset_of(comm, operation.output);
         if (fault.is(Effect::kHang)) {
           pause_for(kHangMicroseconds, [&comm] { return comm->is_aborted(); });
         }

@@ -42,13 +42,28 @@ struct Operation {
   Factor factor{};
   StreamPointer stream{};
   Fault fault{};
+  std::int64_t input_offset = -1;  // as OperationShape's
+  std::int64_t output_offset = -1;
 
   bool is_between_two() const {
     return kind == OperationKind::kSend || kind == OperationKind::kRecv;
   }
   // PreMulSum has a number of its own on each rank, and counts as one operation.
   OperationShape shape() const {
-    return {static_cast<int>(kind), dtype, factor.is_used ? -1 : op, root, count};
+    // What only some ranks use is not compared, nor where a block in place lies.
+    const auto place = [](std::int64_t offset, bool all_use, bool is_block) -> std::int64_t {
+      if (!all_use || offset < 0) return -1;
+      return is_block ? 0 : offset;
+    };
+    return {
+        static_cast<int>(kind),
+        dtype,
+        factor.is_used ? -1 : op,
+        root,
+        count,
+        place(input_offset, kind != OperationKind::kBroadcast, kind == OperationKind::kAllGather),
+        place(output_offset, kind != OperationKind::kReduce,
+              kind == OperationKind::kReduceScatter)};
   }
 };
 

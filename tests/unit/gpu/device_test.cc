@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/counter_pool.h"
 #include "ops/cuda/event_pool.h"
 #include "ops/cuda/handles.h"
 #include "ops/cuda/kernels.h"
@@ -136,6 +137,34 @@ TEST_F(Device, EventsAreUsedAgainWhenTheirLastShareGoes) {
   EXPECT_EQ(held.handle(), nullptr);
 }
 
+TEST_F(Device, CountersAreZeroAndUsedAgain) {
+  CounterPool pool(*runtime_);
+  const auto first = pool.take(3);
+  const auto second = pool.take(5000);
+  ASSERT_TRUE(first.is_ok() && second.is_ok());
+  (*first)[2] = 7;
+  (*second)[4999] = 7;
+  const auto third = pool.take(40);
+  ASSERT_TRUE(third.is_ok());
+  EXPECT_NE(*third, *first);
+  EXPECT_EQ((*third)[39], 0u);
+  pool.give_back(*first, 3);
+  const auto again = pool.take(16);
+  ASSERT_TRUE(again.is_ok());
+  EXPECT_EQ(*again, *first);
+  EXPECT_EQ((*again)[2], 0u);
+  pool.give_back(*third, 40);
+  pool.give_back(*second, 5000);
+  const auto larger = pool.take(9000);  // than any chunk that there is
+  ASSERT_TRUE(larger.is_ok());
+  EXPECT_EQ((*larger)[8999], 0u);
+  pool.give_back(*larger, 9000);
+  pool.give_back(*again, 16);
+  pool.clear();
+  EXPECT_EQ(pool.take(std::size_t{1} << 47).status().code(), StatusCode::kResource);
+  static_cast<void>(runtime_->cudaGetLastError());
+}
+
 TEST_F(Device, KernelsPackAndUnpackManyTensors) {
   auto kernels = load_kernels();
   if (!kernels.is_ok() && !is_fake_) GTEST_SKIP() << kernels.status().text();
@@ -154,7 +183,7 @@ TEST_F(Device, KernelsPackAndUnpackManyTensors) {
   auto host = PinnedBuffer::create(*runtime_, elements * sizeof(float));
   auto memory = DeviceBuffer::create(*runtime_, elements * sizeof(float));
   auto buffer = DeviceBuffer::create(*runtime_, offset);
-  auto counter = PinnedBuffer::create(*runtime_, sizeof(unsigned long long));
+  auto counter = PinnedBuffer::create(*runtime_, kTensors * sizeof(unsigned long long));
   ASSERT_TRUE(stream.is_ok() && host.is_ok() && memory.is_ok() && buffer.is_ok() &&
               counter.is_ok());
   auto* values = reinterpret_cast<float*>(host->data());
@@ -172,7 +201,8 @@ TEST_F(Device, KernelsPackAndUnpackManyTensors) {
   const Status packed = (*kernels)->pack(stream->get(), batch);
   ASSERT_TRUE(packed.is_ok()) << packed.to_string();
   batch.scale = 0.5;
-  batch.nonfinite = reinterpret_cast<unsigned long long*>(counter->data());
+  auto* const counters = reinterpret_cast<unsigned long long*>(counter->data());
+  batch.counters = counters;
   const Status unpacked = (*kernels)->unpack(stream->get(), batch);
   ASSERT_TRUE(unpacked.is_ok()) << unpacked.to_string();
   std::vector<float> before(values, values + elements);
@@ -181,9 +211,22 @@ TEST_F(Device, KernelsPackAndUnpackManyTensors) {
     const float wanted = widen_bf16(narrow_bf16(before[i] * 2.0f)) * 0.5f;
     ASSERT_EQ(bits_of_float(values[i]), bits_of_float(wanted)) << i;
   }
-  unsigned long long found = 0;
-  std::memcpy(&found, counter->data(), sizeof found);
-  EXPECT_EQ(found, 2u);
+  const auto expect_counts = [&](unsigned long long times) {
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      unsigned long long wanted = 0;
+      for (std::size_t k = 0; k < placed[i].count; ++k) {
+        if (!std::isfinite(values[first + k])) wanted += times;
+      }
+      EXPECT_EQ(counters[i], wanted) << "tensor " << i;
+      first += placed[i].count;
+    }
+  };
+  expect_counts(1);
+  const Status counted = (*kernels)->count(stream->get(), batch);
+  ASSERT_TRUE(counted.is_ok()) << counted.to_string();
+  ASSERT_EQ(runtime_->cudaStreamSynchronize(stream->get()), kSuccess);
+  expect_counts(2);
 }
 
 TEST_F(Device, KernelsRefuseWhatTheyCannotDo) {

@@ -13,6 +13,7 @@
 
 #include "base/types.h"
 #include "ops/cuda/kernels.cuh"
+#include "ops/nonfinite.h"
 
 namespace kolo::internal::cuda {
 namespace {
@@ -140,9 +141,27 @@ class KernelBodies : public testing::Test {
   std::vector<Guarded> tensors_;
   std::vector<std::byte> before_;  // of the side that is written
   BatchArguments batch_;
-  unsigned long long found_ = 0;
+  std::vector<unsigned long long> found_;  // by tensor
   std::vector<std::vector<std::byte>> inputs_;
 };
+
+struct Counters {
+  static constexpr bool kCounts = true;
+  std::vector<unsigned long long>& counts;
+  void add(unsigned tensor, std::uint32_t found) { counts.at(tensor) += found; }
+};
+
+constexpr unsigned kBlocks = 3;
+constexpr unsigned kThreadsHere = 32;
+
+template <typename Body>
+void on_every_thread(Body body) {
+  for (unsigned block = 0; block < kBlocks; ++block) {
+    for (unsigned thread = 0; thread < kThreadsHere; ++thread) {
+      body(DevicePlace{block, kBlocks, thread, kThreadsHere});
+    }
+  }
+}
 
 void KernelBodies::prepare(const Case& c) {
   const std::size_t tensor_bytes = element_bytes(c.tensor);
@@ -152,8 +171,8 @@ void KernelBodies::prepare(const Case& c) {
   batch_.scale = c.scale;
   batch_.tensor_type = static_cast<std::int32_t>(c.tensor);
   batch_.buffer_type = static_cast<std::int32_t>(c.buffer);
-  found_ = 0;
-  batch_.nonfinite = c.counts ? &found_ : nullptr;
+  found_.assign(c.counts ? c.shapes.size() : 0, 0);
+  batch_.counters = c.counts ? found_.data() : nullptr;
   std::size_t end = 0;
   for (const Shape& shape : c.shapes) {
     tensors_.emplace_back(shape.count * tensor_bytes + shape.tensor_shift);
@@ -186,19 +205,22 @@ void KernelBodies::run(const Case& c, bool is_pack) {
       fill_element(in_type, in + j * in_bytes, random_);
     inputs_.emplace_back(in, in + tensor.count * in_bytes);
   }
-  constexpr unsigned kBlocks = 3;
-  constexpr unsigned kThreadsHere = 32;
-  for (unsigned block = 0; block < kBlocks; ++block) {
-    for (unsigned thread = 0; thread < kThreadsHere; ++thread) {
-      const DevicePlace place{block, kBlocks, thread, kThreadsHere};
-      if (is_pack) {
-        pack_body(batch_, place);
-      } else {
-        found_ += unpack_body(batch_, place);
-      }
+  Counters counters{found_};
+  on_every_thread([&](DevicePlace place) {
+    if (is_pack) {
+      pack_body(batch_, place);
+    } else if (c.counts) {
+      unpack_counted_body(batch_, place, counters);
+    } else {
+      unpack_body(batch_, place);
     }
-  }
+  });
   compare(c, is_pack);
+  if (is_pack || !c.counts || !is_floating(c.tensor)) return;
+  const std::vector<unsigned long long> by_unpack = found_;
+  found_.assign(found_.size(), 0);
+  on_every_thread([&](DevicePlace place) { count_body(batch_, place, counters); });
+  EXPECT_EQ(found_, by_unpack) << "counted where they lie";
 }
 
 void KernelBodies::compare(const Case& c, bool is_pack) {
@@ -206,9 +228,9 @@ void KernelBodies::compare(const Case& c, bool is_pack) {
   const DataType to = is_pack ? c.buffer : c.tensor;
   const std::size_t in_bytes = element_bytes(from);
   const std::size_t out_bytes = element_bytes(to);
-  const bool is_plain = from == to && c.scale == 1.0 && !c.counts;
-  unsigned long long nonfinite = 0;
+  const bool is_plain = from == to && c.scale == 1.0;
   for (std::size_t i = 0; i < c.shapes.size(); ++i) {
+    unsigned long long nonfinite = 0;
     const BatchTensor& tensor = batch_.tensors[i];
     std::byte* out =
         is_pack ? batch_.buffer + tensor.offset : static_cast<std::byte*>(tensor.memory);
@@ -232,20 +254,31 @@ void KernelBodies::compare(const Case& c, bool is_pack) {
     if (tensor.offset > 0 || !is_pack) {
       ASSERT_EQ(out[-1], kGuard) << "before tensor " << i;
     }
-  }
-  if (!is_pack && c.counts) {
-    EXPECT_EQ(found_, nonfinite);
+    if (is_pack || !c.counts) continue;
+    EXPECT_EQ(found_[i], nonfinite) << "tensor " << i;
+    EXPECT_EQ(count_nonfinite(to, out, tensor.count), nonfinite) << "tensor " << i;
   }
 }
 
 std::vector<Shape> shapes_of(DataType tensor, DataType buffer) {
   const std::size_t t = element_bytes(tensor);
   const std::size_t b = element_bytes(buffer);
-  return {{1, 0, 0},    {15, 0, 0},           {16, t, b},
-          {17, t, 0},   {100, 0, b},          {4095, 0, 0},
-          {4096, 0, 0}, {4097, 3 * t, 3 * b}, {10000, 2 * t, 2 * b},
-          {333, 1, 0},  {333, 0, 1},          {333, 3, 5},
-          {5000, 0, 0}, {64, 16 - t, 16 - b}, {12289, 0, 16}};
+  return {{1, 0, 0},
+          {15, 0, 0},
+          {16, t, b},
+          {0, 0, 0},
+          {17, t, 0},
+          {100, 0, b},
+          {4095, 0, 0},
+          {4096, 0, 0},
+          {4097, 3 * t, 3 * b},
+          {10000, 2 * t, 2 * b},
+          {333, 1, 0},
+          {333, 0, 1},
+          {333, 3, 5},
+          {5000, 0, 0},
+          {64, 16 - t, 16 - b},
+          {12289, 0, 16}};
 }
 
 void each_change(const std::function<void(DataType, DataType)>& visit) {
@@ -291,6 +324,12 @@ TEST_F(KernelBodies, AFullBatchOfTinyTensors) {
   Case c{DataType::kFloat32, DataType::kBfloat16, 1.0, false, {}};
   for (unsigned i = 0; i < kBatchTensors; ++i) c.shapes.push_back({i % 7 + 1, 0, 0});
   run(c, true);
+  run(c, false);
+}
+
+TEST_F(KernelBodies, CountsOfManyTensorsKeepApart) {
+  Case c{DataType::kFloat16, DataType::kFloat16, 1.0, true, {}};
+  for (unsigned i = 0; i < kBatchTensors; ++i) c.shapes.push_back({i * 97 % 9001 + 1, 0, 0});
   run(c, false);
 }
 
