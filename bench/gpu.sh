@@ -1,6 +1,7 @@
 #!/bin/bash
 # kolo on the GPUs of this machine: its pack and unpack kernels beside the device's own copy; what a
-# call costs beside a bare NCCL call; many small tensors; two ranks, on two GPUs or on one.
+# call costs beside a bare NCCL call; many small tensors; tensors packed or in a group of NCCL's
+# calls, by size; two ranks, on two GPUs or on one.
 #
 #   bench/gpu.sh [--json FILE]     builds release, measures, and says what it could not run and why
 #   bench/gpu.sh --fakes           every part with tiny sizes on the fakes of CUDA and NCCL: whether
@@ -13,7 +14,7 @@ set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
 usage() {
-  sed -n '2,12s/^# \{0,1\}//p' "$root/bench/gpu.sh" >&2
+  sed -n '2,13s/^# \{0,1\}//p' "$root/bench/gpu.sh" >&2
   exit 2
 }
 
@@ -111,10 +112,13 @@ as_hosts=(sh -c 'NCCL_HOSTID="rank$KOLO_RANK" exec "$@"' sh)
 part "kernels" "$kernels" "${common[@]}"
 part "one rank, calls" "$sums" --title "one rank" "${common[@]}"
 part "one rank, small tensors" "$sums" --part tiny --title "one rank" "${common[@]}"
+part "one rank, packed or grouped" "$sums" --part packing --title "one rank" "${common[@]}"
 
 if [ "$gpus" -ge 2 ]; then
   part "two GPUs, calls" "${pair[@]}" "$sums" --title "two GPUs" "${common[@]}"
   part "two GPUs, small tensors" "${pair[@]}" "$sums" --part tiny --title "two GPUs" "${common[@]}"
+  part "two GPUs, packed or grouped" "${pair[@]}" "$sums" --part packing --title "two GPUs" \
+    "${common[@]}"
   if [ "$gpus" -gt 2 ]; then
     part "$gpus GPUs, calls" "$bin/kolorun" --label=none -np "$gpus" \
       "$sums" --title "$gpus GPUs" "${common[@]}"
@@ -124,10 +128,11 @@ else
 fi
 
 if [ "$gpus" -ge 1 ]; then
-  for kind in sweep tiny; do
+  for kind in sweep tiny packing; do
     title="two ranks on one GPU as two hosts (NCCL_HOSTID), $kind"
     try "$title" "${one_gpu[@]}" "${loopback[@]}" "${pair[@]}" "${as_hosts[@]}" \
       "$sums" --part "$kind" --title "one GPU, NCCL_HOSTID" "${common[@]}"
+    if [ "$kind" = packing ]; then continue; fi
     title="two ranks on one GPU staged, $kind"
     part "$title" "${one_gpu[@]}" KOLO_CUDA=staged "${pair[@]}" \
       "$sums" --part "$kind" --no-peer --title "one GPU, staged" "${common[@]}"

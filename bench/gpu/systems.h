@@ -74,9 +74,13 @@ class System {
 std::unique_ptr<System> make_kolo_waits(const Job& job, const Device& device);
 // A null request with a stream: returns once launched, as NCCL's own calls do.
 std::unique_ptr<System> make_kolo_call(const Job& job, const Device& device);
-// ncclAllReduce on a communicator of the same ranks. Null, with the reason, if NCCL is not there or
-// refuses them; then it does on all ranks.
+// ncclAllReduce on a communicator of the same ranks; a step is one group. Null, with the reason, if
+// NCCL is not there or refuses them; then it does on all ranks.
 std::unique_ptr<System> make_nccl(const Job& job, const Device& device, std::string* version,
                                   std::string* why);
+
+// The same through kolo's pack and unpack kernels, with one call for all tensors; only step().
+// Null, with the reason, where a rank has no NCCL or no kernels.
+std::unique_ptr<System> make_packed(const Job& job, const Device& device, std::string* why);
 
 }  // namespace kolo::bench
