@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "ops/cuda/kernels.h"
+
 namespace gpu_test {
 namespace {
 
@@ -38,5 +40,11 @@ const cuda::Runtime* runtime(std::string* why) {
 }
 
 int device_count() { return found().devices; }
+
+bool has_kernels() {
+  static const bool once =
+      runtime() != nullptr && cuda::Kernels::load(*runtime(), 0).status().is_ok();
+  return once;
+}
 
 }  // namespace gpu_test

@@ -21,6 +21,9 @@ namespace cuda = kolo::internal::cuda;
 const cuda::Runtime* runtime(std::string* why = nullptr);
 int device_count();
 
+// Whether kolo's kernels run here: built in, on a runtime and a device that take them.
+bool has_kernels();
+
 inline void check(cuda::Error error, const char* what) {
   EXPECT_EQ(error, cuda::kSuccess) << what << ": " << runtime()->cudaGetErrorString(error);
 }
