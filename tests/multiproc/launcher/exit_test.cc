@@ -1,4 +1,4 @@
-// How a job ends: exit codes, order of failures, signals, nothing left behind.
+// How a job ends: order of failures, signals, nothing left behind. (Exit codes: kinds_test.cc.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -39,32 +39,8 @@ std::vector<pid_t> read_pids(const TemporaryFolder& folder, int count) {
   return pids;
 }
 
-struct Case {
-  const char* script;
-  int exit_code;
-};
-
-TEST(ExitCode, TruthTable) {
-  for (const Case& c : std::initializer_list<Case>{
-           {"exit 0", 0},
-           {"exit 7", 7},
-           {"[ $RANK != 1 ] || exit 5", 5},
-           {"[ $RANK = 1 ] || sleep 60; exit 255", 255},
-           {"[ $RANK = 2 ] && kill -9 $$; sleep 60", 137},
-           {"[ $RANK = 2 ] && kill -SEGV $$; sleep 60", 139},
-           {"[ $RANK = 0 ] && kill -TERM $$; sleep 60", 143},
-           {"[ $RANK = 1 ] && exit 5; sleep 0.5; exit 7", 5},       // first in time
-           {"[ $RANK = 2 ] && { sleep 0.3; exit 4; }; exit 0", 4},  // after others' success
-           {"[ $RANK = 0 ] && exit 3; trap 'exit 8' TERM; sleep 60 & wait", 3}}) {
-    const Outcome outcome = shell(3, c.script);
-    EXPECT_EQ(outcome.exit_code, c.exit_code) << c.script << "\n" << outcome.err;
-    EXPECT_LT(outcome.seconds, 10) << c.script;
-    EXPECT_EQ(outcome.err.empty(), c.exit_code == 0) << outcome.err;
-  }
-}
-
 // Whoever ends because of another's death may be gone before it.
-TEST(ExitCode, AKilledRankThatTakesLongToDieIsStillTheFirst) {
+TEST(FirstFailure, AKilledRankThatTakesLongToDieIsStillTheFirst) {
   for (int i = 0; i < 10; ++i) {
     const TemporaryFolder folder;
     const Outcome outcome = kolorun({"-np", "2", kProbe, "kill-other", folder.path()});
@@ -239,26 +215,28 @@ TEST(Orphans, KillingARemoteAgentEndsTheJob) {
   EXPECT_TRUE(wait_until_gone(groups, 1));
 }
 
-// Two agents; every rank writes when its SIGTERM came.
-TEST(Signals, SigtermReachesAllRanksAtOnceAndNobodyIsKilled) {
-  const TemporaryFolder folder;
-  Child child({kKolorun, "-np", "2", "--launcher", "fork", "-H", "a,b", "--network-interfaces",
-               "lo", kProbe, "stamp", folder.path()},
-              {});
-  for (const char* name : {"0.ready", "1.ready"}) ASSERT_TRUE(wait_for_file(folder / name, 10));
-  timespec sent{};
-  ::clock_gettime(CLOCK_MONOTONIC, &sent);
-  child.signal(SIGTERM);
-  const Outcome outcome = child.wait();
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* name : {"0.stamp", "1.stamp"}) {
-    const std::string bytes = read_file(folder / name);
-    timespec came{};
-    ASSERT_EQ(bytes.size(), sizeof came);
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(&came));
-    const double delay = static_cast<double>(came.tv_sec - sent.tv_sec) +
-                         static_cast<double>(came.tv_nsec - sent.tv_nsec) * 1e-9;
-    EXPECT_LE(delay, 0.2);
+// Two agents; every rank writes when its SIGTERM came. (In two namespaces: tests/multihost.)
+TEST(S44, SigtermReachesAllRanksAtOnceAndNobodyIsKilled) {
+  for (int round = 0; round < (long_tests() ? 500 : 3); ++round) {
+    const TemporaryFolder folder;
+    Child child({kKolorun, "-np", "2", "--launcher", "fork", "-H", "a,b", "--network-interfaces",
+                 "lo", kProbe, "stamp", folder.path()},
+                {});
+    for (const char* name : {"0.ready", "1.ready"}) ASSERT_TRUE(wait_for_file(folder / name, 10));
+    timespec sent{};
+    ::clock_gettime(CLOCK_MONOTONIC, &sent);
+    child.signal(SIGTERM);
+    const Outcome outcome = child.wait();
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    for (const char* name : {"0.stamp", "1.stamp"}) {
+      const std::string bytes = read_file(folder / name);
+      timespec came{};
+      ASSERT_EQ(bytes.size(), sizeof came);
+      std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(&came));
+      const double delay = static_cast<double>(came.tv_sec - sent.tv_sec) +
+                           static_cast<double>(came.tv_nsec - sent.tv_nsec) * 1e-9;
+      EXPECT_LE(delay, 0.2) << "round " << round;
+    }
   }
 }
 

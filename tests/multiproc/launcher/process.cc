@@ -49,6 +49,18 @@ bool read_stat(pid_t pid, char& state, pid_t& group) {
   return static_cast<bool>(rest >> state >> parent >> group);
 }
 
+// All there are, zombies among them.
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error == std::errc() && *end == '\0') found.push_back(pid);
+  }
+  return found;
+}
+
 }  // namespace
 
 double now_seconds() {
@@ -189,11 +201,7 @@ bool is_alive(pid_t pid) {
 
 std::vector<pid_t> group_members(pid_t group) {
   std::vector<pid_t> members;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || *end != '\0') continue;
+  for (const pid_t pid : all_processes()) {
     char state = 'X';
     pid_t its_group = 0;
     if (read_stat(pid, state, its_group) && its_group == group && state != 'Z' && state != 'X') {
@@ -203,14 +211,42 @@ std::vector<pid_t> group_members(pid_t group) {
   return members;
 }
 
-bool wait_until_gone(const std::vector<pid_t>& groups, double limit_seconds) {
+std::vector<pid_t> holders_of(const std::string& entry) {
+  std::vector<pid_t> holders;
+  const std::string wanted = '\0' + entry + '\0';
+  for (const pid_t pid : all_processes()) {
+    const std::string environment =
+        '\0' + read_file("/proc/" + std::to_string(pid) + "/environ");  // a zombie's is empty
+    if (environment.find(wanted) != std::string::npos) holders.push_back(pid);
+  }
+  return holders;
+}
+
+namespace {
+
+template <typename IsSo>
+bool wait_until(IsSo is_so, double limit_seconds) {
   const double end = now_seconds() + limit_seconds;
   while (true) {
-    const bool gone = std::all_of(groups.begin(), groups.end(),
-                                  [](pid_t group) { return group_members(group).empty(); });
-    if (gone || now_seconds() > end) return gone;
+    const bool so = is_so();
+    if (so || now_seconds() > end) return so;
     sleep_seconds(0.01);
   }
+}
+
+}  // namespace
+
+bool wait_until_gone(const std::vector<pid_t>& groups, double limit_seconds) {
+  return wait_until(
+      [&] {
+        return std::all_of(groups.begin(), groups.end(),
+                           [](pid_t group) { return group_members(group).empty(); });
+      },
+      limit_seconds);
+}
+
+bool wait_until_nobody_has(const std::string& entry, double limit_seconds) {
+  return wait_until([&] { return holders_of(entry).empty(); }, limit_seconds);
 }
 
 bool long_tests() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""kolorun under an interactive shell, on a terminal of its own: terminal.py KOLORUN CASE.
+"""kolorun under an interactive shell, on a terminal of its own: terminal.py KOLORUN CASE ROUNDS.
 
-Prints nothing and ends with 0 if all is as it should be; else says what was seen, and ends with 1.
+Prints nothing and ends with 0 if all is as it should be, in each round, and nothing but the shell
+is left afterwards; else says what was seen, and ends with 1.
 """
 import os
 import pty
@@ -11,8 +12,22 @@ import signal
 import sys
 import time
 
-KOLORUN, CASE = sys.argv[1:3]
+KOLORUN, CASE, ROUNDS = sys.argv[1:4]
 PROMPT = b"ready> "
+MARK = "KOLO_TERMINAL=" + os.getcwd()
+
+
+def holders(mark):
+    """The living processes whose environment has it."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark.encode() in file.read().split(b"\0"):
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
 
 
 class Shell:
@@ -26,6 +41,7 @@ class Shell:
             os.execv("/bin/sh", ["sh", "-i"])
         self.expect(PROMPT)
         self.command("stty -echo")
+        self.command(f"export '{MARK}'")
 
     def expect(self, pattern, seconds=20):
         """All output up to and including `pattern`."""
@@ -43,6 +59,14 @@ class Shell:
         """Runs a line; its output."""
         os.write(self.terminal, line.encode() + b"\n")
         return self.expect(PROMPT, seconds)
+
+    def expect_nobody(self, seconds=1):
+        """All that this shell has started have its mark in their environment; it does not."""
+        end = time.monotonic() + seconds
+        while left := holders(MARK):
+            if time.monotonic() > end:
+                self.fail(f"left: {left}")
+            time.sleep(0.01)
 
     def fail(self, what):
         print(f"{what}; seen: {self.seen.decode(errors='replace')!r}")
@@ -85,26 +109,38 @@ def closed(shell):
         shell.fail(f"closed stdin: {text!r}")
 
 
-def interrupt(shell):
-    """Ctrl-C as the terminal sends it, once, and twice for ranks that are deaf."""
-    for deaf, presses, code in (("", 1, 130), ("trap '' INT TERM; ", 2, 130)):
-        os.write(shell.terminal,
-                 f"{KOLORUN} -np 2 --grace 20 sh -c \"{deaf}echo here; sleep 300 & "
-                 "while :; do sleep 1; done\"\n".encode())
-        shell.expect(b"] here")
-        shell.expect(b"] here")
-        for _ in range(presses):
-            os.write(shell.terminal, b"\x03")
-            time.sleep(0.3)
-        shell.expect(PROMPT)
-        text = shell.command("echo code $?")
-        if f"code {code}" not in text:
-            shell.fail(f"Ctrl-C {presses} times: {text!r}")
+def interrupt(shell, deaf, presses):
+    """Ctrl-C as the terminal sends it."""
+    os.write(shell.terminal,
+             f"{KOLORUN} -np 2 --grace 20 sh -c \"{deaf}echo here; sleep 300 & "
+             "while :; do sleep 1; done\"\n".encode())
+    shell.expect(b"] here")
+    shell.expect(b"] here")
+    for _ in range(presses):
+        os.write(shell.terminal, b"\x03")
+        time.sleep(0.3)
+    shell.expect(PROMPT)
+    text = shell.command("echo code $?")
+    if "code 130" not in text:
+        shell.fail(f"Ctrl-C {presses} times: {text!r}")
+
+
+def interrupt_once(shell):
+    interrupt(shell, "", 1)
+
+
+def interrupt_twice(shell):
+    """Ranks that are deaf to all but SIGKILL."""
+    interrupt(shell, "trap '' INT TERM; ", 2)
 
 
 def main():
     shell = Shell()
-    {"background": background, "loop": loop, "closed": closed, "interrupt": interrupt}[CASE](shell)
+    case = {"background": background, "loop": loop, "closed": closed, "once": interrupt_once,
+            "twice": interrupt_twice}[CASE]
+    for _ in range(int(ROUNDS)):
+        case(shell)
+        shell.expect_nobody()
     shell.close()
 
 
