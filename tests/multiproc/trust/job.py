@@ -238,13 +238,13 @@ class HandJob(AnyJob):
 
     SECRET = "the secret of jobs by hand"
 
-    def __init__(self, ranks, port, size=3, late=0, environment=None):
+    def __init__(self, ranks, port, size=3, late=0, environment=None, more=()):
         super().__init__(size)
         for rank in range(size):
             if rank == size - 1:
                 time.sleep(late)
             self.begin(
-                [ranks, "steps", self.folder],
+                [ranks, "steps", self.folder, *more],
                 {
                     "KOLO_RANK": str(rank),
                     "KOLO_SIZE": str(size),

@@ -1,6 +1,7 @@
 """Who is let in, and what is seen from outside: hostile clients against real jobs under kolorun.
 Usage: trust_test.py KOLORUN TRUST_RANKS [unittest arguments]"""
 
+import itertools
 import os
 import random
 import re
@@ -10,7 +11,6 @@ import shutil
 import signal
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +19,7 @@ import time
 import unittest
 
 import job as kit
+import openings as strangers
 from job import Job
 
 KOLORUN, RANKS = (os.path.realpath(path) for path in sys.argv[1:3])
@@ -30,26 +31,7 @@ os.chdir("/")
 
 def openings(count):
     """What strangers send, from a seed."""
-    draw = random.Random(SEED)
-    http = b"GET / HTTP/1.1\r\nHost: kolo\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n"
-    tls = bytes.fromhex("1603010200010001fc0303") + draw.randbytes(506)
-    for i in range(count):
-        kind = i % 9
-        if kind == 0:
-            yield http
-        elif kind == 1:
-            yield tls
-        elif kind == 2:
-            yield b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"
-        elif kind == 3:
-            yield draw.randbytes(draw.randrange(4097))
-        elif kind == 4:
-            yield draw.randbytes(draw.randrange(8))
-        else:  # a length field, in both byte orders, with some bytes behind it
-            length = (0, 2**31 - 1, 2**32 - 1, 2**63)[kind - 5]
-            width = "Q" if length > 2**32 else "I"
-            order = ("<", ">")[i % 2]
-            yield struct.pack(order + width, length) + draw.randbytes(draw.randrange(64))
+    return itertools.islice(strangers.endless(random.Random(SEED)), count)
 
 
 def assault(port, texts, at_once=100):
