@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -60,17 +61,45 @@ std::vector<pid_t> read_pids(const TemporaryFolder& folder, int count) {
   return pids;
 }
 
-// WORKER is put in for the program.
+// WORKER is put in for the program; from HERE on the rank counts as being there.
 constexpr const char* kWrappers[] = {
-    "sleep 300 & exec WORKER",
-    "sleep 300 & WORKER; exit $?",                               // does not exec
-    "(sleep 300 & sleep 300 &) ; trap '' TERM INT HUP; WORKER",  // deaf, and so are the daemons
-    "sh -c 'sh -c \"sleep 300 & WORKER\"; exit $?'",             // wrappers of wrappers
+    "HERE; sleep 300 & exec WORKER",
+    "HERE; sleep 300 & WORKER; exit $?",                               // does not exec
+    "(sleep 300 & sleep 300 &) ; trap '' TERM INT HUP; HERE; WORKER",  // deaf, and the daemons too
+    "HERE; sh -c 'sh -c \"sleep 300 & WORKER\"; exit $?'",             // wrappers of wrappers
 };
 
+std::string with(std::string text, const std::string& word, const std::string& meaning) {
+  return text.replace(text.find(word), word.size(), meaning);
+}
+
 std::string wrapped(const std::string& wrapper, const std::string& worker) {
-  const std::size_t at = wrapper.find("WORKER");
-  return "echo $$ >$D/$RANK; " + wrapper.substr(0, at) + worker + wrapper.substr(at + 6);
+  return with(with(wrapper, "HERE", "echo $$ >$D/$RANK"), "WORKER", worker);
+}
+
+std::string describe(const std::vector<pid_t>& pids) {
+  std::string text;
+  for (const pid_t pid : pids) {
+    text += read_file("/proc/" + std::to_string(pid) + "/stat").substr(0, 80) + "\n";
+  }
+  return text;
+}
+
+// A second later; else what was there too long, and whether it goes at all.
+void expect_gone(const std::vector<pid_t>& groups) {
+  if (wait_until_gone(groups, 1)) return;
+  std::string left;
+  for (const pid_t group : groups) left += describe(group_members(group));
+  const double start = now_seconds();
+  const bool gone = wait_until_gone(groups, 10);
+  ADD_FAILURE() << "left after 1 s:\n"
+                << left << (gone ? "gone after more seconds: " : "still there after: ")
+                << now_seconds() - start;
+}
+
+void expect_nobody(const TemporaryFolder& folder) {
+  const std::string mark = "D=" + folder.path();
+  EXPECT_TRUE(wait_until_nobody_has(mark, 1)) << describe(holders_of(mark));
 }
 
 struct End {
@@ -80,9 +109,17 @@ struct End {
   std::vector<int> signals = {};
 };
 
-int expected_code(const std::string& wrapper, const End& end) {
+void expect_code(const std::string& wrapper, const End& end, const Outcome& outcome) {
   const bool deaf = wrapper.find("trap ''") != std::string::npos;
-  return deaf && end.exit_code == 128 + SIGTERM ? 128 + SIGKILL : end.exit_code;
+  const bool killed = deaf && end.exit_code == 128 + SIGTERM;
+  // Of a shell that has not come to its own exit before the other rank is done, the survivor's.
+  const bool late = end.fails >= 0 && !wrapper.ends_with("exec WORKER") && outcome.exit_code == 1;
+  if (late) {
+    EXPECT_THAT(outcome.err, HasSubstr("kolorun: rank 0 on localhost")) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("was lost")) << outcome.err;
+  } else {
+    EXPECT_EQ(outcome.exit_code, killed ? 128 + SIGKILL : end.exit_code) << outcome.err;
+  }
 }
 
 void end_and_look(const std::string& wrapper, const End& end) {
@@ -98,15 +135,17 @@ void end_and_look(const std::string& wrapper, const End& end) {
     sleep_seconds(0.05);
   }
   const Outcome outcome = child.wait();
-  EXPECT_EQ(outcome.exit_code, expected_code(wrapper, end)) << end.name << "\n" << outcome.err;
-  EXPECT_TRUE(wait_until_gone(groups, 1)) << wrapper << ", " << end.name;
-  EXPECT_TRUE(wait_until_nobody_has("D=" + folder.path(), 1)) << wrapper << ", " << end.name;
+  SCOPED_TRACE(wrapper + ", " + end.name);
+  expect_code(wrapper, end, outcome);
+  expect_gone(groups);
+  expect_nobody(folder);
 }
 
 // Every wrapper, however the job ends: each end 500 times, each wrapper more often.
 TEST(S43, NoMemberOfTheRanksGroupsIsLeft) {
   const Bystanders bystanders;
-  for (int round = 0; round < rounds(125, 1); ++round) {
+  const int all = rounds(125, 1);
+  for (int round = 0; round < all; ++round) {
     for (const char* wrapper : kWrappers) {
       for (const End& end :
            {End{"a rank fails", 3, 0}, End{"Ctrl-C", 130, -1, {SIGINT}},
@@ -118,6 +157,7 @@ TEST(S43, NoMemberOfTheRanksGroupsIsLeft) {
       }
     }
   }
+  std::printf("5 ends, %d launches each\n", 4 * all);
 }
 
 // During steps of three ranks: no later than a second afterwards all is gone.
@@ -132,8 +172,9 @@ TEST(S45, KillingKolorunEndsAllRanks) {
     const std::vector<pid_t> groups = read_pids(folder, 3);
     sleep_seconds(0.05 + 0.02 * (round % 10));
     child.signal(SIGKILL);
-    ASSERT_TRUE(wait_until_gone(groups, 1)) << round;
-    ASSERT_TRUE(wait_until_nobody_has("D=" + folder.path(), 1)) << round;
+    expect_gone(groups);
+    expect_nobody(folder);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
   }
   EXPECT_EQ(shared_memory_names(), before);
   EXPECT_TRUE(bystanders.are_well());
@@ -163,12 +204,13 @@ TEST(S45, KillingOnlyARemoteAgentEndsAllRanks) {
     }
     ASSERT_GT(victim, 0);
     ASSERT_EQ(::kill(victim, SIGKILL), 0);
-    EXPECT_TRUE(wait_until_gone({groups[1], groups[2]}, 1)) << (guard ? "guard" : "agent");
+    SCOPED_TRACE(guard ? "guard" : "agent");
+    expect_gone({groups[1], groups[2]});
     const Outcome outcome = child.wait();
     EXPECT_EQ(outcome.exit_code, 125) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("agent on host b ended unexpectedly"));
-    EXPECT_TRUE(wait_until_gone(groups, 1));
-    EXPECT_TRUE(wait_until_nobody_has("D=" + folder.path(), 1));
+    expect_gone(groups);
+    expect_nobody(folder);
     ASSERT_FALSE(HasFailure()) << "round " << round;
   }
   EXPECT_TRUE(bystanders.are_well());

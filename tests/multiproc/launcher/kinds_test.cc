@@ -35,7 +35,9 @@ const Kind kKinds[] = {
     {"OneIsKilled", 137, "[ $RANK = 2 ] && kill -9 $$; sleep 60"},
     {"OneCrashes", 139, "[ $RANK = 2 ] && kill -SEGV $$; sleep 60"},
     {"OneIsTerminated", 143, "[ $RANK = 0 ] && kill -TERM $$; sleep 60"},
-    {"TheFirstInTime", 5, "[ $RANK = 1 ] && exit 5; sleep 0.5; exit 7"},
+    {"TheFirstInTime", 5,
+     "[ $RANK = 1 ] && exit 5; until read first <$D/1; do sleep 0.01; done 2>/dev/null; "
+     "until grep -q ') Z' /proc/$first/stat; do sleep 0.01; done; exit 7"},
     {"AfterOthersSuccess", 4, "[ $RANK = 2 ] && { sleep 0.3; exit 4; }; exit 0"},
     {"OthersEndByTheirOwnCode", 3, "[ $RANK = 0 ] && exit 3; trap 'exit 8' TERM; sleep 60 & wait"},
     {"OthersAreDeaf", 6, "[ $RANK = 0 ] && { sleep 0.1; exit 6; }; " + std::string(kDeaf)},

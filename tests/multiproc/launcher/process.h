@@ -73,12 +73,13 @@ bool wait_for_file(const std::string& path, double limit_seconds);
 bool is_alive(pid_t pid);
 // The living processes of a group.
 std::vector<pid_t> group_members(pid_t group);
-// Waits until no member of any group lives; false after `limit` seconds.
+// Waits until no member of any group lives; false after `limit` seconds. Who has been sent SIGKILL
+// by then, and only waits for a turn on a busy machine, has ten more seconds to go.
 bool wait_until_gone(const std::vector<pid_t>& groups, double limit_seconds);
 // The living processes whose environment has this entry ("NAME=value"): those of a job that was
 // started with it, whatever group or session they are in.
 std::vector<pid_t> holders_of(const std::string& entry);
-// Waits until there are none; false after `limit` seconds.
+// Waits until there are none; the limit as above.
 bool wait_until_nobody_has(const std::string& entry, double limit_seconds);
 // `full` with KOLO_TEST_LONG set, a tenth (at least 20) otherwise.
 int repetitions(int full);
