@@ -114,8 +114,10 @@ const OptionRow* find_row(std::string_view key) {
   return row == kTable.end() ? nullptr : row;
 }
 
+constexpr std::string_view kVariablePrefix = "KOLO_";
+
 std::string variable_of(std::string_view key) {
-  std::string name = "KOLO_";
+  std::string name(kVariablePrefix);
   for (const char c : key) name += (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
   return name;
 }
@@ -207,11 +209,20 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 Status unknown_key(std::string_view key) {
   constexpr std::size_t kLongestShown = 64;  // also bounds the work below
+  constexpr std::size_t kStillMeant = 3;     // letters that differ
   const std::string_view shown = key.substr(0, kLongestShown);
-  const auto* nearest = std::ranges::min_element(
-      kTable, {}, [&](const OptionRow& row) { return edit_distance(row.key, shown); });
+  const OptionRow* nearest = nullptr;
+  std::size_t least = kStillMeant + 1;
+  for (const OptionRow& row : kTable) {
+    const auto [shorter, longer] = std::minmax({row.key.size(), shown.size()});
+    if (longer - shorter >= least) continue;  // they differ by at least that
+    const std::size_t distance = edit_distance(row.key, shown);
+    if (distance >= least) continue;
+    nearest = &row;
+    least = distance;
+  }
   std::string text = "there is no option " + quoted(shown);
-  if (edit_distance(nearest->key, shown) <= 3) {
+  if (nearest != nullptr) {
     text += "; did you mean " + quoted(nearest->key) + "?";
   } else {
     text += "; docs/options.md lists them (keys are the KOLO_* variables in lower case)";
@@ -298,8 +309,10 @@ Status Config::load_environment(std::vector<std::string>& unknown) {
     const std::string_view line = *entry;
     const std::string_view name = line.substr(0, line.find('='));
     if (!name.starts_with("KOLO_") || name.starts_with("KOLO_TEST_")) continue;
-    const auto* row = std::ranges::find(
-        kTable, name, [](const OptionRow& candidate) { return variable_of(candidate.key); });
+    const auto* row = std::ranges::find_if(kTable, [&](const OptionRow& candidate) {
+      return name.size() == kVariablePrefix.size() + candidate.key.size() &&
+             variable_of(candidate.key) == name;
+    });
     if (row == kTable.end()) {
       unknown.emplace_back(name);
       continue;

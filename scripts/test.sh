@@ -5,7 +5,7 @@
 #                              under asan+ubsan and tsan; then each fuzz target for a minute
 #   scripts/test.sh --quick    the release build and its tests only
 #   scripts/test.sh --long     the same stages with full repetition counts (KOLO_TEST_LONG=1), and
-#                              10^7 executions of each fuzz target: a day
+#                              10^7 executions of each fuzz target: hours
 #
 # Tests on GPUs are part of the release stage where the machine has one.
 # KOLO_TEST_FUZZ_SECONDS: time for each fuzz target (default 60); KOLO_TEST_FUZZ_RUNS: executions.

@@ -36,6 +36,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 void check_bounds(const Config& config) {
   for (const OptionRow& row : Config::table()) {
+    if (!config.is_set(row.key)) continue;  // defaults do not change
     const std::string value = config.text(row.key);
     if (row.type == OptionRow::Type::kInteger) {
       const std::int64_t number = config.integer(row.key);

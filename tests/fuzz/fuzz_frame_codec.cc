@@ -10,7 +10,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "coordinator/negotiator.h"
 
@@ -49,6 +53,31 @@ UnitPtr unit_of_kind(OpKind kind, const std::string& name, std::vector<std::int6
   return unit;
 }
 
+UnitPtr unit_on_device(std::int32_t device) {
+  auto unit = std::make_shared<Unit>(*unit_named('g', 0));
+  unit->tensors.front().device = device;
+  return unit;
+}
+
+// What a rank submits over and over; made once, as most inputs are short.
+struct Submissions {
+  std::vector<UnitPtr> with_payload;
+  std::vector<UnitPtr> without;
+};
+
+Submissions submissions_of(int rank) {
+  Submissions made;
+  const Topology topology = topology_of_test();
+  for (const std::uint32_t set : topology.set_ids()) {
+    if (!topology.in_set(set, rank)) continue;
+    for (const char letter : {'a', 'b'}) made.with_payload.push_back(unit_named(letter, set));
+  }
+  made.without = {unit_of_kind(OpKind::kCreateSet, "#pset:a", {0, 1, 2}),
+                  unit_of_kind(OpKind::kDestroySet, "#destroy:1", {1}),
+                  unit_of_kind(OpKind::kAllgather, "c", {4}), unit_on_device(rank)};
+  return made;
+}
+
 // The same frame as a peer could have made it, with ranks and ids in reach.
 std::string adapt(Frame frame, int from, unsigned choice) {
   frame.generation = 1;
@@ -77,30 +106,33 @@ std::string adapt(Frame frame, int from, unsigned choice) {
   return encode(frame);
 }
 
-void check_codec(std::string_view bytes) {
-  const Result<Frame> frame = decode(bytes);
-  if (!frame) return;
-  const Result<Frame> again = decode(encode(*frame));
-  if (!again || encode(*again) != encode(*frame)) std::abort();
+Result<Frame> check_codec(std::string_view bytes) {
+  Result<Frame> frame = decode(bytes);
+  if (!frame) return frame;
+  const std::string once = encode(*frame);
+  const Result<Frame> again = decode(once);
+  if (!again || encode(*again) != once) std::abort();
+  return frame;
+}
+
+bool ends_a_submission(const Action& action) {
+  return std::holds_alternative<Execute>(action) || std::holds_alternative<Finish>(action);
 }
 
 void check_rank(int rank, std::string_view input) {
-  const Topology topology = topology_of_test();
+  static const Topology topology = topology_of_test();
+  static const Submissions submissions[] = {submissions_of(0), submissions_of(1), submissions_of(2),
+                                            submissions_of(3)};
+  const Submissions& mine = submissions[rank];
   Negotiator negotiator(topology, rank, 1, {.cache_capacity = 2, .fusion = {}});
   Ticket ticket = 0;
   Nanos now{0};
   const auto submit_all = [&] {  // those that are under way are refused
-    for (const std::uint32_t set : topology.set_ids()) {
-      if (!topology.in_set(set, rank)) continue;
-      for (const char letter : {'a', 'b'}) {
-        static_cast<void>(
-            negotiator.submit(++ticket, unit_named(letter, set), now + 1ms, std::string(16, letter))
-                .is_ok());
-      }
+    for (const UnitPtr& unit : mine.with_payload) {
+      std::string payload(16, unit->key.name.front());
+      static_cast<void>(negotiator.submit(++ticket, unit, now + 1ms, std::move(payload)).is_ok());
     }
-    for (const UnitPtr& unit : {unit_of_kind(OpKind::kCreateSet, "#pset:a", {0, 1, 2}),
-                                unit_of_kind(OpKind::kDestroySet, "#destroy:1", {1}),
-                                unit_of_kind(OpKind::kAllgather, "c", {4})}) {
+    for (const UnitPtr& unit : mine.without) {
       static_cast<void>(negotiator.submit(++ticket, unit, kNever).is_ok());
     }
   };
@@ -114,8 +146,7 @@ void check_rank(int rank, std::string_view input) {
     const std::string_view bytes = input.substr(3, size);
     input.remove_prefix(3 + size);
     const int from = (rank + 1 + choice % (kRanks - 1)) % kRanks;
-    check_codec(bytes);
-    const Result<Frame> frame = decode(bytes);
+    const Result<Frame> frame = check_codec(bytes);
     const bool adapted = frame.is_ok() && (choice & 128) == 0;
     const std::string sent = adapted ? adapt(*frame, from, choice) : std::string(bytes);
     now += 100us;
@@ -123,9 +154,9 @@ void check_rank(int rank, std::string_view input) {
       negotiator.fail(status);
     }
     negotiator.tick(now);
-    static_cast<void>(negotiator.drain(now));
+    const std::vector<Action> actions = negotiator.drain(now);
     if (!negotiator.broken().is_ok()) return;
-    submit_all();
+    if (std::ranges::any_of(actions, ends_a_submission)) submit_all();
   }
 }
 

@@ -123,6 +123,10 @@ class Job {
     settle();
   }
 
+  // From now on: the tensors of ranks from `first_on_host` on lie in host memory, those of the
+  // others on the device with the number of their rank.
+  void use_devices(int first_on_host) { first_on_host_ = first_on_host; }
+
   void submit(int rank, OpKind kind, const std::string& name, std::vector<std::int64_t> shape,
               std::uint32_t set = 0, Nanos deadline = kNever) {
     auto unit = std::make_shared<Unit>();
@@ -133,6 +137,7 @@ class Job {
     spec.count = 4;
     spec.shape = std::move(shape);
     spec.open = kind == OpKind::kAllgather;
+    if (rank < first_on_host_) spec.device = rank;
     if (spec.open) {  // every rank brings another number
       spec.count = static_cast<std::uint64_t>(rank);
       spec.shape = {rank};
@@ -163,6 +168,7 @@ class Job {
   Topology topology_{{0, 0, 1, 1, 2}};
   std::vector<std::unique_ptr<Negotiator>> negotiators_;
   std::vector<std::string> heard_ = std::vector<std::string>(kRanks);
+  int first_on_host_ = 0;
   Ticket tickets_ = 0;
   Nanos now_{0};
 };
@@ -197,6 +203,14 @@ void record_control(const Corpus& corpus) {
   for (int round = 0; round < 2; ++round) sets.all_submit(OpKind::kAllreduce, "a", {4}, 4);
   sets.all_submit(OpKind::kDestroySet, "#destroy:4", {4});
   sets.keep(corpus, "sets");
+  Job devices;  // of all ranks, then of some; "g" is known, and moves
+  for (const int first_on_host : {kRanks, kRanks, 2, 0}) {
+    devices.use_devices(first_on_host);
+    devices.all_submit(OpKind::kAllreduce, "g", {4});
+    devices.all_submit(OpKind::kAllgather, "c", {4});
+    devices.all_submit(OpKind::kAllreduce, "a", {4}, 2);
+  }
+  devices.keep(corpus, "devices");
   Job ends;
   ends.at(4).goodbye();
   ends.settle();
