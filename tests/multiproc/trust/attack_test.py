@@ -136,11 +136,13 @@ def attack(pipe, job, recorded, wishes):
     attacker = Attack(job.rendezvous(), job.tag(), recorded, wishes.seed)
     quiet, busy = [], []
     each = wishes.connections // wishes.windows
+    length = each / wishes.rate
     for _ in range(wishes.windows):
         begin = time.monotonic()
-        time.sleep(each / wishes.rate)
+        time.sleep(length)
         quiet.append((begin, time.monotonic()))
         busy.append(attacker.window(each, wishes.rate))
+        length = busy[-1][1] - busy[-1][0]  # on a busy machine it may not keep its pace
     pipe.send((quiet, busy, attacker.counts, attacker.longest, attacker.faults))
 
 
@@ -197,7 +199,8 @@ def main():
         job.wait_ready()
         recorded = record(job)
         mine, its = multiprocessing.Pipe()
-        attacker = multiprocessing.Process(target=attack, args=(its, job, recorded, wishes))
+        attacker = multiprocessing.Process(target=attack, daemon=True,
+                                           args=(its, job, recorded, wishes))
         attacker.start()
         its.close()
         quiet, busy, counts, longest, faults = mine.recv()
@@ -211,20 +214,25 @@ def main():
         with open(job.folder + "/times.0", "rb") as file:
             times.frombytes(file.read())
         told = len([line for line in job.read("err").splitlines() if "did not prove" in line])
-    return judge(wishes, counts, longest, faults, info["refused"], told,
+    seconds = sum(end - begin for begin, end in busy)
+    return judge(wishes, seconds, counts, longest, faults, info["refused"], told,
                  lengths(times, quiet), lengths(times, busy))
 
 
-def judge(wishes, counts, longest, faults, refused, told, without, beside):
+def judge(wishes, seconds, counts, longest, faults, refused, told, without, beside):
     made = sum(counts.values())
-    print(f"{made} connections, {wishes.rate:g} a second in {wishes.windows} windows, each after "
-          f"one without: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    print(f"{made} connections, {made / seconds:.0f} a second in {wishes.windows} windows, each "
+          f"after one without: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
     print(f"the longest was closed after {longest:.3f} s; told of in {told} line(s)")
     print(f"refused, by rank 0's kolo_info: {refused}, {sum(refused.values())} in all")
+    if not without[0] or not beside[0]:
+        print("FAILED: no step lies whole in the windows of a kind; ask for longer ones")
+        return 1
     ratio = compare("step", without[0], beside[0])
     compare("its all-reduce", without[1], beside[1])
     proofs = counts["replay"] + counts["wrong secret"]
-    if refused["wrong_secret"] != proofs:
+    # A starved attacker's proof may come too late to be looked at.
+    if not proofs - refused["late"] <= refused["wrong_secret"] <= proofs:
         faults.append(f"{refused['wrong_secret']} of {proofs} wrong proofs were counted")
     if refused["unwanted"] != 1:  # the one that was recorded
         faults.append(f"{refused['unwanted']} proved connections, instead of 1")
