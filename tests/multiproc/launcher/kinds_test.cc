@@ -17,6 +17,7 @@ const std::string kKolorun = KOLO_KOLORUN;
 struct Kind {
   const char* name;
   int exit_code;
+  // HERE, else the start, is where a rank counts as being there.
   std::string script;                       // of three ranks; $D is a folder of this launch's own
   std::vector<int> signals = {};            // to kolorun, 50 ms apart, once all ranks are there
   std::vector<std::string> arguments = {};  // instead of ranks with a script
@@ -25,7 +26,7 @@ struct Kind {
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 constexpr const char* kObedient = "exec sleep 60";
-constexpr const char* kDeaf = "trap '' TERM INT HUP; sleep 60 & while :; do sleep 1; done";
+constexpr const char* kDeaf = "trap '' TERM INT HUP; HERE; sleep 60 & while :; do sleep 1; done";
 
 const Kind kKinds[] = {
     {"AllSucceed", 0, "exit 0"},
@@ -46,7 +47,7 @@ const Kind kKinds[] = {
     {"CtrlC", 130, kObedient, {SIGINT}},
     {"CtrlCOfDeafRanks", 130, kDeaf, {SIGINT}},
     {"CtrlCTwiceOfDeafRanks", 130, kDeaf, {SIGINT, SIGINT}},
-    {"CtrlCOfRanksThatEndWell", 0, "trap 'exit 0' INT; sleep 60 & wait", {SIGINT}},
+    {"CtrlCOfRanksThatEndWell", 0, "trap 'exit 0' INT; HERE; sleep 60 & wait", {SIGINT}},
     {"SigtermToKolorun", 143, kObedient, {SIGTERM}},
     {"SigtermOfDeafRanks", 137, kDeaf, {SIGTERM}},
     {"SighupToKolorun", 129, kObedient, {SIGHUP}},
@@ -61,10 +62,18 @@ const Kind kKinds[] = {
 
 class ExitCode : public ::testing::TestWithParam<Kind> {};
 
+// From HERE on, or from its start, a rank counts as being there.
+std::string marked(const std::string& script) {
+  const std::string mark = "echo $$ >$D/$RANK";
+  const std::size_t here = script.find("HERE");
+  if (here == std::string::npos) return mark + "; " + script;
+  return script.substr(0, here) + mark + script.substr(here + 4);
+}
+
 Outcome launch(const Kind& kind, const TemporaryFolder& folder) {
   std::vector<std::string> arguments = kind.arguments;
   if (arguments.empty()) {
-    const std::string script = "ulimit -c 0; echo $$ >$D/$RANK; " + kind.script;
+    const std::string script = "ulimit -c 0; " + marked(kind.script);
     arguments = {"-np", "3", "--grace", "0.5", "/bin/sh", "-c", script};
   }
   arguments.insert(arguments.begin(), kKolorun);
@@ -73,7 +82,7 @@ Outcome launch(const Kind& kind, const TemporaryFolder& folder) {
     EXPECT_TRUE(wait_for_file(folder / std::to_string(rank), 10)) << rank;
   }
   for (const int number : kind.signals) {
-    sleep_seconds(0.05);  // to set its traps; and, for the second, not to melt into the first
+    sleep_seconds(0.05);  // so that the second does not melt into the first
     child.signal(number);
   }
   return child.wait();
