@@ -330,7 +330,7 @@ bool Engine::cut_off(const Status& cause, Nanos now) {
   take_commands(now);
   const bool any = !negotiating_.empty() || !joins_.empty() || parts_.units.under_way() > 0 ||
                    !parts_.executor.idle();
-  if (any) break_with(cause);
+  break_with(cause);
   return any;
 }
 

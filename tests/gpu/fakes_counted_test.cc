@@ -167,8 +167,8 @@ TEST(Counted, CallsOnAStreamAsNcclsOwn) {
 
 class Grouped : public ::testing::TestWithParam<bool> {};
 
-// Fused: packed into one buffer by kolo's kernels, where they were built and all scales are alike;
-// else one group of NCCL's calls.
+// Fused: packed into one buffer by kolo's kernels, where they were built and scales are alike; else
+// one group of NCCL's calls.
 TEST_P(Grouped, OfTwenty) {
   constexpr int kMembers = 20;
   const bool alike = GetParam();
@@ -189,7 +189,7 @@ TEST_P(Grouped, OfTwenty) {
         kolo_options options = KOLO_OPTIONS_INIT;
         options.name = names[i].c_str();
         options.stream = s.get();
-        options.prescale = alike || i % 2 == 0 ? 1.0 : 0.5;
+        options.prescale = alike ? 1.0 : 1.0 / static_cast<double>(i + 1);
         must(kolo_allreduce(c.handle(), tensors[i].get(), tensors[i].get(), 100, KOLO_FLOAT32,
                             KOLO_SUM, &options, nullptr));
       }
