@@ -112,7 +112,7 @@ void note_end(kolo_status status, const char*, void* user) {
 // operation of both that has started, and one of its own that has not: the one is cut off when
 // shutdown_timeout_ms have passed, and who leaves is told so; both end with KOLO_ABORTED.
 int cuts_off(int frozen) {
-  constexpr std::size_t kCount = 16'000'000;
+  constexpr std::size_t kCount = 64'000'000;
   const Job job;
   job.expect_size(2);
   std::vector<std::int32_t> pids(2);
