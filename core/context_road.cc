@@ -136,7 +136,7 @@ Result<Road> road_of_one(const Config& config, Logger& logger, Road road) {
   InprocNetwork network(1);
   road.name = "none";
   road.fabric.table.peers.push_back(
-      {0, 0, 0, host_name(config), static_cast<std::int64_t>(::getpid()), {}, {}, {}});
+      {0, 0, 0, host_name(config), static_cast<std::int64_t>(::getpid()), {}, {}});
   road.fabric.table.generation = 1;
   road.fabric.control = control.link(0);
   road.fabric.channels = network.channels(0);
@@ -204,6 +204,11 @@ std::string name_of(const Road& road, bool by_mpi) {
   return one_host ? "shm" : by_mpi ? "shm+mpi" : "shm+tcp";
 }
 
+// Whose end it is when the rendezvous ends.
+std::string server_of(const Config& config) {
+  return config.text("launcher") == "kolorun" ? "kolorun" : "rank 0";
+}
+
 // Connects a rank that has met the others with them.
 Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
                     TcpListener& listener, const std::shared_ptr<MpiWorld>& mpi, Road& road) {
@@ -216,13 +221,13 @@ Status connect_road(Config& config, Logger& logger, const JobIdentity& identity,
   KOLO_RETURN_IF_ERROR(adopt_settings(table.peers.front().settings, config, logger));
   const std::string transport = config.text("transport");
   const int streams = static_cast<int>(config.integer("streams"));
-  const ProcessWatch processes(table, road.rank);
-  const TcpOptions options{by_mpi ? 0 : streams, {}, limit, config.flag("checksum"), &processes};
+  const TcpOptions options{
+      by_mpi ? 0 : streams, {}, limit, config.flag("checksum"), road.client.get()};
   auto fabric = tcp_connect(listener, identity, table, road.rank, options, *road.poller);
   if (!fabric) return fabric.status();
   road.fabric = *std::move(fabric);
   if (by_mpi) KOLO_RETURN_IF_ERROR(use_mpi(mpi, streams, road));
-  const RankAtStart self{identity, road.rank, processes};
+  const RankAtStart self{identity, road.rank, *road.client};
   const auto left = [&] { return std::max(deadline - clock.now(), kLeastForSharing); };
   if (transport != "tcp" && transport != "mpi") {
     auto memory = share_memory(config, self, road.fabric, left(), *road.poller, logger);
@@ -249,7 +254,6 @@ PeerInfo describe_self(const Config& config, int rank) {
           place("local_rank"),
           host_name(config),
           static_cast<std::int64_t>(::getpid()),
-          pid_space(),
           {},
           shared_settings(config)};
 }
@@ -276,7 +280,8 @@ Result<Road> road_of_several(Config& config, Logger& logger, const Status& obsta
   auto listener = TcpListener::open(meeting->addresses);
   if (!listener) return decline(listener.status());
   self.endpoints = (*listener)->endpoints();
-  auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit);
+  auto client = RendezvousClient::join(meeting->endpoint, meeting->identity, size, self, limit,
+                                       server_of(config));
   if (client.status().code() == StatusCode::kResource) return decline(client.status());
   if (!client) return client.status();
   road.client = *std::move(client);

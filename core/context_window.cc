@@ -55,7 +55,7 @@ ShmOptions options_of(const RankAtStart& self, const PeerTable& table,
   options.size = static_cast<int>(local.size());
   options.place = place_of(self.identity, table, local.front());
   options.identity = self.identity;
-  options.processes = &self.processes;
+  options.watch = &self.watch;
   options.limit = limit;
   options.quiet = kQuiet;
   return options;
@@ -131,7 +131,7 @@ Result<SharedMemory> share_memory(const Config& config, const RankAtStart& self,
   const std::string transport = config.text("transport");
   const bool insists = transport == "shm" || transport == "shm+mpi";
   Status own;
-  if (!memory) own = self.processes.lost();
+  if (!memory) own = self.watch.lost();
   if (!memory && own) own = cannot_share(config, table.peers[static_cast<std::size_t>(rank)]);
   const Status agreed = agree(*fabric.control, linked_ranks(table, rank), table, rank, own, poller,
                               std::max(deadline, clock.now() + kLeastForNews));
@@ -139,7 +139,7 @@ Result<SharedMemory> share_memory(const Config& config, const RankAtStart& self,
     memory->window->map_carved();
     return memory;
   }
-  if (agreed.code() == StatusCode::kPeerLost) return agreed;  // which is why
+  if (agreed.code() == StatusCode::kPeerLost) return cause_of(agreed, &self.watch);
   if (insists && !memory) return memory.status();
   if (insists || agreed.code() != StatusCode::kResource) return agreed;
   // One word of the job: from the first rank that knows why.

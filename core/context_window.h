@@ -16,8 +16,8 @@
 #include "coordinator/slot_board.h"
 #include "transport/arena.h"
 #include "transport/fabric.h"
+#include "transport/meeting_watch.h"
 #include "transport/poller.h"
-#include "transport/process_watch.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace kolo::internal {
@@ -34,7 +34,7 @@ struct SharedMemory {
 struct RankAtStart {
   const JobIdentity& identity;
   int rank;
-  const ProcessWatch& processes;
+  MeetingWatch& watch;
 };
 
 // Meets the ranks of this host, and carves. Blocks up to `limit`, which counts for all ranks; every

@@ -42,7 +42,7 @@ std::size_t descriptors_of(const Config& config) {
   const bool serves = number(config, "rank") == 0 && !config.is_set("launcher");
   const std::size_t neighbours =
       config.is_set("local_size") ? number(config, "local_size") - 1 : peers;
-  // Their processes are watched until all have met.
+  // The ranks of a host meet over connections of their own.
   return kOwn + neighbours + (by_mpi ? 0 : peers * number(config, "streams")) +
          (leads ? peers : 1) + (shares ? neighbours : 0) + (serves ? size : 0);
 }

@@ -34,7 +34,7 @@ void MeetingDesk::join(std::size_t host, const RelayJoin& join) {
 void MeetingDesk::left(std::size_t host, const RelayLeft& left) {
   const auto found = ids_.find({host, left.connection});
   if (found == ids_.end()) return;
-  meeting_.left(found->second);
+  deliver(meeting_.left(found->second));
   waiting_.erase(found->second);
   places_.erase(found->second);
   ranks_.erase(found->second);
@@ -90,10 +90,19 @@ void MeetingDesk::ended(int rank, const std::string& how) {
 void MeetingDesk::fail_waiting() {
   std::vector<Meeting::Answer> answers;
   for (const std::uint64_t id : waiting_) {
-    meeting_.left(id);
+    static_cast<void>(meeting_.left(id));  // whom nobody was told of yet
     answers.push_back({id, no_more_, {}});
   }
   answer(answers);
+}
+
+// News of one that has left harms only those that say so themselves: the others have begun.
+void MeetingDesk::deliver(const std::vector<Meeting::Answer>& answers) {
+  for (const Meeting::Answer& one : answers) {
+    const auto place = places_.find(one.connection);
+    if (place == places_.end()) continue;
+    deliver_(place->second.first, {place->second.second, encode_answer(one)});
+  }
 }
 
 void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
@@ -105,10 +114,8 @@ void MeetingDesk::answer(const std::vector<Meeting::Answer>& answers) {
     if (harms && rank != ranks_.end() && rank->second != culprit_) {
       note_harm(rank->second, {culprit_, one.status.text()}, false);
     }
-    const auto place = places_.find(one.connection);
-    if (place == places_.end()) continue;
-    deliver_(place->second.first, {place->second.second, encode_answer(one)});
   }
+  deliver(answers);
 }
 
 // The time of a round begins with the first who waits.

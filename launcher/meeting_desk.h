@@ -43,6 +43,7 @@ class MeetingDesk {
 
  private:
   using Place = std::pair<std::size_t, std::uint64_t>;  // host, and the connection's number there
+  void deliver(const std::vector<Meeting::Answer>& answers);
   void answer(const std::vector<Meeting::Answer>& answers);
   struct Told {
     int rank = 0;

@@ -20,7 +20,6 @@ struct PeerInfo {
   int local_rank = 0;  // place among the ranks of its host; -1, before: as it follows from the rest
   std::string host;    // a name for people
   std::int64_t pid = 0;
-  std::string pid_space;  // in which pid is a process's number (process_watch.h); empty: unknown
   std::vector<std::string> endpoints;  // "address:port", IPv6 in brackets; most preferred first
   std::string settings;                // opaque to the transport: what core compares between ranks
 };

@@ -1,6 +1,9 @@
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/write.hpp>
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "transport/net/proved.h"
@@ -21,8 +24,10 @@ constexpr Nanos kDeclineTime = 2s;
 
 class Client final : public RendezvousClient {
  public:
-  Client(std::string endpoint, JobIdentity identity)
-      : endpoint_(std::move(endpoint)), identity_(std::move(identity)) {}
+  Client(std::string endpoint, JobIdentity identity, std::string server)
+      : endpoint_(std::move(endpoint)),
+        identity_(std::move(identity)),
+        server_(std::move(server)) {}
 
   Status join(Meeting::Join join, Nanos limit) {
     KOLO_RETURN_IF_ERROR(check_timers(io_));
@@ -45,11 +50,22 @@ class Client final : public RendezvousClient {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     io_.run_until(deadline);
     if (!result_ && socket_) io_.run_until(deadline + kServerGrace);
-    if (result_) return *result_;
-    return too_late(join.peer.rank, limit);
+    if (!result_) return too_late(join.peer.rank, limit);
+    if (result_->is_ok()) keep(second_answer());
+    return *result_;
   }
 
   [[nodiscard]] const PeerTable& table() const override { return table_; }
+
+  [[nodiscard]] int descriptor() override { return socket_->native_handle(); }
+
+  Status lost(Nanos patience) override {
+    if (!lost_.is_ok()) return lost_;
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(patience).count();
+    pollfd news{descriptor(), POLLIN, 0};
+    if (::poll(&news, 1, static_cast<int>(ms)) > 0) keep(hear());
+    return lost_;
+  }
 
   void tell_harmed(const Harm& harm) override {
     if (!socket_ || std::exchange(told_harmed_, true)) return;
@@ -64,6 +80,33 @@ class Client final : public RendezvousClient {
   void finish(Status status) {
     if (!result_) result_ = std::move(status);
     io_.stop();
+  }
+
+  void keep(Status news) {
+    if (news.is_ok()) return;
+    lost_ = std::move(news);
+    ::shutdown(descriptor(), SHUT_RD);  // so that the descriptor is readable from now on
+  }
+
+  Status hear() {
+    const auto space = reader_->space();
+    const ssize_t bytes = ::recv(descriptor(), space.data(), space.size(), MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Status::ok();
+    if (bytes <= 0) {
+      return peer_lost(server_ + " is lost: the rendezvous that it serves at " + endpoint_ +
+                       " ended during kolo_init; see its output for the cause");
+    }
+    reader_->commit(static_cast<std::size_t>(bytes));
+    return second_answer();
+  }
+
+  // Among what has been read.
+  Status second_answer() {
+    auto frame = reader_->next();
+    if (!frame) return frame.status();
+    if (!frame->has_value()) return Status::ok();
+    Result<Meeting::Answer> answer = decode_answer(0, (*frame)->body);
+    return answer ? answer->status : answer.status();
   }
 
   [[nodiscard]] Status too_late(int rank, Nanos limit) const {
@@ -95,7 +138,7 @@ class Client final : public RendezvousClient {
 
   void gone(const error_code& error) {
     finish(peer_lost("the rendezvous at " + endpoint_ + " went away during the meeting (" +
-                     error.message() + "); see why kolorun or rank 0 ended"));
+                     error.message() + "); see why " + server_ + " ended"));
   }
 
   void read() {
@@ -125,6 +168,7 @@ class Client final : public RendezvousClient {
   asio::io_context io_{1};
   std::string endpoint_;
   JobIdentity identity_;
+  std::string server_;
   HandshakeClaim claim_;
   std::string join_bytes_;
   std::size_t size_ = 0;
@@ -134,6 +178,7 @@ class Client final : public RendezvousClient {
   std::optional<FrameReader> reader_;
   std::optional<FrameSealer> sealer_;
   bool told_harmed_ = false;
+  Status lost_;
   std::optional<Status> result_;
   PeerTable table_;
 };
@@ -143,13 +188,14 @@ class Client final : public RendezvousClient {
 Result<std::unique_ptr<RendezvousClient>> RendezvousClient::join(const std::string& endpoint,
                                                                  const JobIdentity& identity,
                                                                  int size, const PeerInfo& self,
-                                                                 Nanos limit) {
+                                                                 Nanos limit,
+                                                                 const std::string& server) {
   if (identity.secret.size() < kMinSecretBytes) {
     return invalid_argument("the job's secret has fewer than " + std::to_string(kMinSecretBytes) +
                             " bytes; let kolorun make it, or lengthen KOLO_SECRET");
   }
   try {
-    auto client = std::make_unique<Client>(endpoint, identity);
+    auto client = std::make_unique<Client>(endpoint, identity, server);
     KOLO_RETURN_IF_ERROR(
         client->join({0, identity.protocol, size, self, limit, Status::ok()}, limit));
     return std::unique_ptr<RendezvousClient>(std::move(client));
@@ -163,7 +209,7 @@ void RendezvousClient::decline(const std::string& endpoint, const JobIdentity& i
                                const PeerInfo& self, const Status& why) {
   if (identity.secret.size() < kMinSecretBytes) return;
   try {
-    Client client(endpoint, identity);
+    Client client(endpoint, identity, "");
     // The answer says what the others are told.
     static_cast<void>(
         client.join({0, identity.protocol, size, self, kDeclineTime, why}, kDeclineTime));

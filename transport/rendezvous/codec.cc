@@ -19,7 +19,6 @@ void to_message(const PeerInfo& peer, rendezvous::Peer& message) {
   message.set_local_rank(peer.local_rank);
   message.set_host(peer.host);
   message.set_pid(peer.pid);
-  message.set_pid_space(peer.pid_space);
   for (const std::string& endpoint : peer.endpoints) message.add_endpoints(endpoint);
   message.set_settings(peer.settings);
 }
@@ -34,7 +33,6 @@ Status malformed(const std::string& what) {
 
 Result<PeerInfo> from_message(const rendezvous::Peer& message) {
   if (message.host().size() > kMaxTextBytes) return malformed("host name too long");
-  if (message.pid_space().size() > kMaxTextBytes) return malformed("pid space too long");
   if (message.settings().size() > kMaxSettingsBytes) return malformed("settings too long");
   if (message.endpoints_size() > kMaxEndpoints) return malformed("too many endpoints");
   PeerInfo peer;
@@ -43,7 +41,6 @@ Result<PeerInfo> from_message(const rendezvous::Peer& message) {
   peer.local_rank = message.local_rank();
   peer.host = message.host();
   peer.pid = message.pid();
-  peer.pid_space = message.pid_space();
   for (const std::string& endpoint : message.endpoints()) {
     if (endpoint.size() > kMaxEndpointBytes) return malformed("endpoint too long");
     peer.endpoints.push_back(endpoint);

@@ -19,6 +19,12 @@ std::string who(const PeerInfo& peer) {
   return text;
 }
 
+Status lost_during_init(const PeerInfo& peer) {
+  return peer_lost(who(peer) +
+                   " is lost: its connection to the rendezvous ended during kolo_init; see the "
+                   "output of that rank for the cause");
+}
+
 // Where some rank does not know its host's number, the names tell.
 void number_hosts(std::vector<PeerInfo>& peers) {
   const auto unknown = [](const PeerInfo& peer) { return peer.host_index < 0; };
@@ -122,6 +128,7 @@ std::vector<Meeting::Answer> Meeting::answers_if_complete() {
       std::none_of(present_.begin(), present_.end(), [](const Present& p) { return p.answered; });
   if (!complete) return {};
   refused_.clear();
+  left_by_one_ = false;
   PeerTable table;
   table.generation = ++generation_;
   for (Present& present : present_) {
@@ -139,20 +146,26 @@ std::vector<Meeting::Answer> Meeting::answers_if_complete() {
   return answers;
 }
 
-void Meeting::left(std::uint64_t connection) {
-  std::erase_if(present_, [&](const Present& p) { return p.connection == connection; });
+std::vector<Meeting::Answer> Meeting::left(std::uint64_t connection) {
+  const auto found = std::ranges::find(present_, connection, &Present::connection);
+  if (found == present_.end()) return {};
+  const Present gone = *found;
+  present_.erase(found);
+  if (!gone.answered || std::exchange(left_by_one_, true)) return {};
+  const Status why = lost_during_init(gone.peer);
+  std::vector<Answer> news;
+  for (const Present& present : present_) {
+    if (present.answered) news.push_back({present.connection, why, {}});
+  }
+  return news;
 }
 
 std::vector<Meeting::Answer> Meeting::lost(std::uint64_t connection) {
   const auto found = std::ranges::find(present_, connection, &Present::connection);
-  if (found == present_.end()) return {};
-  const bool waited = !found->answered;
-  const Status why =
-      peer_lost(who(found->peer) +
-                " is lost: its connection to the rendezvous ended before all ranks had come; see "
-                "the output of that rank for the cause");
+  if (found == present_.end() || found->answered) return left(connection);
+  const Status why = lost_during_init(found->peer);
   left(connection);
-  return waited ? fail_round(why) : std::vector<Answer>();
+  return fail_round(why);
 }
 
 std::vector<int> Meeting::missing() const {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "transport/fabric.h"
+#include "transport/meeting_watch.h"
 #include "transport/net/refusals.h"
 #include "transport/secret.h"
 
@@ -63,8 +64,10 @@ class Meeting {
   // range or already present. What keeps the job from meeting fails the whole round, on all:
   // another size, another protocol number, a rank that cannot take part.
   std::vector<Answer> join(Join join, Nanos now = Nanos(0));
-  // The connection ended: its rank may join again.
-  void left(std::uint64_t connection);
+  // The connection ended: its rank may join again. If its meeting was complete, and it is the first
+  // to leave it, the others get a second answer, PEER_LOST: those that still connect need it, and
+  // those that have begun do not listen.
+  std::vector<Answer> left(std::uint64_t connection);
   // The same where nobody else tells whether its process has ended: if it waited, the others do so
   // in vain, and are told.
   std::vector<Answer> lost(std::uint64_t connection);
@@ -94,9 +97,10 @@ class Meeting {
   MeetingLimit limit_;
   std::uint64_t generation_ = 0;
   std::vector<Present> present_;
-  Status round_failure_;     // why no rank can meet the others
-  std::string refused_;      // the last that was refused in this round, for people
-  std::vector<int> untold_;  // ranks that have not heard of it yet
+  Status round_failure_;      // why no rank can meet the others
+  std::string refused_;       // the last that was refused in this round, for people
+  std::vector<int> untold_;   // ranks that have not heard of it yet
+  bool left_by_one_ = false;  // the last complete meeting
 };
 
 // What a rank whose job has been ended by another one says of it.
@@ -117,19 +121,22 @@ class RendezvousServer {
   [[nodiscard]] virtual RefusalCounts refused() const = 0;  // until now; any thread
 };
 
-class RendezvousClient {
+// Its news (MeetingWatch) are for as long as the ranks connect.
+class RendezvousClient : public MeetingWatch {
  public:
   // Connects, proves the secret, joins, and blocks until the table is complete or `limit` is over.
+  // `server`: whose end it is when the rendezvous ends, for people.
   // Errors: TIMED_OUT (names missing ranks and the server's address), INVALID_ARGUMENT (refused:
   // rank already present, other size, other protocol, wrong secret).
   static Result<std::unique_ptr<RendezvousClient>> join(const std::string& endpoint,
                                                         const JobIdentity& identity, int size,
-                                                        const PeerInfo& self, Nanos limit);
+                                                        const PeerInfo& self, Nanos limit,
+                                                        const std::string& server = "kolorun");
   // Instead of join(), tells the others why this rank cannot take part: they do not wait for it.
   // Blocks for a moment; nothing depends on it.
   static void decline(const std::string& endpoint, const JobIdentity& identity, int size,
                       const PeerInfo& self, const Status& why);
-  virtual ~RendezvousClient() = default;  // leaves the meeting
+  ~RendezvousClient() override = default;  // leaves the meeting
   [[nodiscard]] virtual const PeerTable& table() const = 0;
   // This rank's job has been ended by another rank, so that whatever becomes of it now is not the
   // cause: for a launcher that looks for the first failure. Never blocks; only the first counts.

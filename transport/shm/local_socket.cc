@@ -38,8 +38,8 @@ Status gone() { return peer_lost("a rank of this host left while its ranks were 
 Status late() { return timed_out("a rank of this host did not answer in time"); }
 
 // poll() passes over a descriptor that is none.
-pollfd deaths_of(const ProcessWatch* processes) {
-  return {processes == nullptr ? -1 : processes->descriptor(), POLLIN, 0};
+pollfd news_of(MeetingWatch* watch) {
+  return {watch == nullptr ? -1 : watch->descriptor(), POLLIN, 0};
 }
 
 // Takes ownership of the descriptors that came with a packet.
@@ -119,9 +119,9 @@ bool peer_has_our_user(int socket) {
 
 Nanos local_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-void pause_for(Nanos time, const ProcessWatch* processes) {
+void pause_for(Nanos time, MeetingWatch* watch) {
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
-  pollfd watched = deaths_of(processes);
+  pollfd watched = news_of(watch);
   ::poll(&watched, 1, static_cast<int>(ms));
 }
 
@@ -129,9 +129,10 @@ bool wait_for(int socket, short events, const Patience& patience) {
   while (true) {
     const Nanos left = std::max(Nanos::zero(), patience.deadline - local_now());
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-    pollfd watched[] = {{socket, events, 0}, deaths_of(patience.processes)};
+    pollfd watched[] = {{socket, events, 0}, news_of(patience.watch)};
     const int count = ::poll(watched, 2, static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
-    if (count > 0) return watched[0].revents != 0;  // what was said before an end counts
+    if (count > 0 && watched[0].revents != 0) return true;  // what was said before an end counts
+    if (count > 0 && !patience.watch->lost().is_ok()) return false;
     if (left == Nanos::zero() && count == 0) return false;
   }
 }
@@ -157,7 +158,7 @@ Status send_note(int socket, const Note& note, std::span<const int> descriptors,
     if (errno == EINTR) continue;
     if (errno == ETOOMANYREFS) {  // too many descriptors on their way: readers will take some
       if (local_now() >= patience.deadline) return late();
-      pause_for(1ms, patience.processes);
+      pause_for(1ms, patience.watch);
     } else if (errno != EAGAIN) {
       return gone();
     } else if (!wait_for(socket, POLLOUT, patience)) {

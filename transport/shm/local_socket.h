@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "transport/crypto.h"
-#include "transport/process_watch.h"
+#include "transport/meeting_watch.h"
 
 namespace kolo::internal {
 
@@ -54,19 +54,18 @@ Status listen_locally(int socket, const std::string& place);
 [[nodiscard]] int connect_locally(int socket, const std::string& place);
 [[nodiscard]] bool peer_has_our_user(int socket);
 
-// How long to wait: until a time, or until one of the processes has ended, which the caller then
-// asks about.
+// How long to wait: until a time, or until a rank is lost, which the caller then asks about.
 struct Patience {
-  Patience(Nanos until, const ProcessWatch* watch = nullptr) : deadline(until), processes(watch) {}
+  Patience(Nanos until, MeetingWatch* news = nullptr) : deadline(until), watch(news) {}
   Nanos deadline;
-  const ProcessWatch* processes;
+  MeetingWatch* watch;
 };
 
 // Whether `events` (POLLIN or POLLOUT) came in that time.
 [[nodiscard]] bool wait_for(int socket, short events, const Patience& patience);
 [[nodiscard]] Nanos local_now();
-// Whole milliseconds, or until a signal, or until one of the processes has ended.
-void pause_for(Nanos time, const ProcessWatch* processes = nullptr);
+// Whole milliseconds, or until a signal, or until there is news of a rank.
+void pause_for(Nanos time, MeetingWatch* watch = nullptr);
 
 // PEER_LOST: it has gone. TIMED_OUT: patience is over. INTERNAL: no packet of kolo's.
 Status send_note(int socket, const Note& note, std::span<const int> descriptors,

@@ -96,10 +96,9 @@ class Leader final : public ShmMeeting {
   void hand_out();
   void fail(Status why) {
     if (!failure_.is_ok()) return;
-    const Status lost = processes() == nullptr ? Status::ok() : processes()->lost();
-    failure_ = lost.is_ok() ? std::move(why) : lost;
+    failure_ = cause_of(why, watch());
   }
-  [[nodiscard]] const ProcessWatch* processes() const { return options_.processes; }
+  [[nodiscard]] MeetingWatch* watch() const { return options_.watch; }
   void give_up_waiting();
   [[nodiscard]] bool complete() const { return missing_ == 0; }
   [[nodiscard]] Refusal admit(const HandshakeClaim& claim) const;
@@ -148,7 +147,7 @@ void Leader::gather() {
     for (const Rank& rank : ranks_) {  // poll() passes over those that are not there
       watched.push_back({rank.heard ? -1 : rank.socket.get(), POLLIN, 0});
     }
-    watched.push_back({processes() == nullptr ? -1 : processes()->descriptor(), POLLIN, 0});
+    watched.push_back({watch() == nullptr ? -1 : watch()->descriptor(), POLLIN, 0});
     const Nanos left = std::max(Nanos::zero(), until - local_now());
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     const auto count = static_cast<nfds_t>(watched.size());
@@ -166,7 +165,7 @@ void Leader::gather() {
       if (watched[at + rank].revents != 0) hear_share(static_cast<int>(rank));
     }
     if (watched[0].revents != 0) accept_some();
-    if (watched.back().revents != 0) return fail(peer_lost("a rank of this host has ended"));
+    if (watched.back().revents != 0 && !watch()->lost().is_ok()) return fail(watch()->lost());
     if (!complete() && (now >= deadline_ || now >= last_arrival_ + options_.quiet)) {
       return give_up_waiting();
     }
@@ -272,7 +271,7 @@ void Leader::hand_out() {
       note.nonce = share.nonce;
       const std::array<int, 2> descriptors{share.memory.get(), share.bell.get()};
       const Status sent = send_note(ranks_[static_cast<std::size_t>(to)].socket.get(), note,
-                                    descriptors, {deadline_, processes()});
+                                    descriptors, {deadline_, watch()});
       if (!sent) return fail({sent.code(), rank_text(to) + ": " + sent.text()});
     }
   }
@@ -282,7 +281,7 @@ Status Leader::agree(const Status& own) {
   if (!own) fail(own);
   for (int rank = 1; rank < options_.size; ++rank) {
     const Result<Received> received =
-        receive_note(ranks_[static_cast<std::size_t>(rank)].socket.get(), {deadline_, processes()});
+        receive_note(ranks_[static_cast<std::size_t>(rank)].socket.get(), {deadline_, watch()});
     if (!received) {
       fail({received.status().code(), rank_text(rank) + ": " + received.status().text()});
     } else if (Status status = status_of(received->note); !status) {
@@ -318,7 +317,7 @@ class Follower final : public ShmMeeting {
   Status find_leader();
   Status connect();
   std::optional<Status> prove();  // nothing: worth another attempt
-  [[nodiscard]] Patience patience() const { return {deadline_, options_.processes}; }
+  [[nodiscard]] Patience patience() const { return {deadline_, options_.watch}; }
 
   const ShmOptions options_;
   const Nanos deadline_;
@@ -335,7 +334,7 @@ Status Follower::find_leader() {
     if (const std::optional<Status> proved = prove()) return *proved;
     // Pushed out by strangers, or the leader has gone: again, with a fresh socket.
     socket_.reset();
-    pause_for(pause, options_.processes);
+    pause_for(pause, options_.watch);
     pause = std::min<Nanos>(2 * pause, 50ms);
     Result<UniqueFd> fresh = open_local_socket();
     if (!fresh) return fresh.status();
@@ -350,13 +349,13 @@ Status Follower::connect() {
       return resource_error(std::string("cannot reach the other ranks of this host: ") +
                             std::strerror(error));
     }
-    if (options_.processes != nullptr) KOLO_RETURN_IF_ERROR(options_.processes->lost());
+    if (options_.watch != nullptr) KOLO_RETURN_IF_ERROR(options_.watch->lost());
     if (local_now() >= quiet_until_) {
       return timed_out(
           "nobody serves the place where the ranks of this host meet to share memory; is local "
           "rank 0 in another network namespace?");
     }
-    pause_for(pause, options_.processes);
+    pause_for(pause, options_.watch);
     // A full queue wants no longer pauses, which would let strangers in before.
     if (error == ECONNREFUSED) pause = std::min<Nanos>(2 * pause, 20ms);
   }
@@ -368,7 +367,7 @@ std::optional<Status> Follower::prove() {
                                              claim_of(options_), random_digest());
   if (!say(socket_.get(), handshake)) return std::nullopt;
   while (!handshake.done()) {
-    if (!wait_for(socket_.get(), POLLIN, {quiet_until_, options_.processes})) {
+    if (!wait_for(socket_.get(), POLLIN, {quiet_until_, options_.watch})) {
       return timed_out("local rank 0 does not answer where the ranks of this host meet");
     }
     Status status;

@@ -172,8 +172,9 @@ Result<std::unique_ptr<Window>> meet_until_an_end(const ShmOptions& given, Bells
 // Whatever else a meeting has come to that a rank's end has spoilt.
 Result<std::unique_ptr<Window>> meet(const ShmOptions& options, Bells kept) {
   auto window = meet_until_an_end(options, kept);
-  if (!window && options.processes != nullptr) KOLO_RETURN_IF_ERROR(options.processes->lost());
-  return window;
+  if (window || options.watch == nullptr) return window;
+  KOLO_RETURN_IF_ERROR(options.watch->lost());
+  return cause_of(window.status(), options.watch);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "transport/process_watch.h"
+#include "transport/meeting_watch.h"
 #include "transport/rendezvous/rendezvous.h"
 #include "transport/window.h"
 
@@ -35,15 +35,15 @@ struct ShmOptions {
   // it short; but ranks that are merely started late, on a busy host, must get through. Callers who
   // have met at the rendezvous just before are milliseconds apart.
   Nanos quiet = 5s;
-  // Of these ranks: the end of one ends the meeting at once. Null: their connections tell, and the
-  // limits. Must outlive the meeting.
-  const ProcessWatch* processes = nullptr;
+  // The loss of a rank ends the meeting at once. Null: connections tell, and the limits. Must
+  // outlive the meeting.
+  MeetingWatch* watch = nullptr;
 };
 
 // All `size` ranks call it. All get a window, or all an error, which names the rank that could not:
 //   RESOURCE    no memory, address space or descriptors, here or on another of these ranks
 //   TIMED_OUT   they could not meet
-//   PEER_LOST   a rank ended meanwhile; by `processes`, with its number and host
+//   PEER_LOST   a rank ended meanwhile; by `watch`, with its number and host
 //   INVALID_ARGUMENT  size or bytes differ; another job or secret
 // One exception: a rank whose own limit passes just while the last word is on its way to it fails
 // alone. So the caller lets ranks tell each other over their control links.

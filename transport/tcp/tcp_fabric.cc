@@ -50,10 +50,10 @@ class Mesh {
     connectors_.resize(links_.size());
   }
 
-  // `processes` may be null.
-  Status build(std::vector<Listening> sockets, Nanos limit, const ProcessWatch* processes) {
+  // `watch` may be null.
+  Status build(std::vector<Listening> sockets, Nanos limit, MeetingWatch* watch) {
     KOLO_RETURN_IF_ERROR(check_timers(io_));
-    watch(processes);
+    heed(watch);
     for (Listening& socket : sockets) {
       acceptors_.push_back(std::make_unique<ProvingAcceptor>(
           io_, std::move(socket), ProvingAcceptor::Limits{},
@@ -136,17 +136,23 @@ class Mesh {
   }
 
   // A rank that dies before it has come here leaves no connection that could tell.
-  void watch(const ProcessWatch* processes) {
-    if (processes == nullptr || processes->descriptor() < 0) return;
-    UniqueFd own(::fcntl(processes->descriptor(), F_DUPFD_CLOEXEC, 0));
+  void heed(MeetingWatch* watch) {
+    if (watch == nullptr) return;
+    UniqueFd own(::fcntl(watch->descriptor(), F_DUPFD_CLOEXEC, 0));
     boost::system::error_code refused;
-    if (own.is_open()) deaths_.assign(own.get(), refused);
+    if (own.is_open()) news_.assign(own.get(), refused);
     if (!own.is_open() || refused) return;  // the limit tells, then
     static_cast<void>(own.release());
-    deaths_.async_wait(asio::posix::descriptor_base::wait_read,
-                       [this, processes](const boost::system::error_code& error) {
-                         if (!error) give_up(processes->lost());
-                       });
+    await_news(watch);
+  }
+
+  void await_news(MeetingWatch* watch) {
+    news_.async_wait(asio::posix::descriptor_base::wait_read,
+                     [this, watch](const boost::system::error_code& error) {
+                       if (error) return;
+                       if (Status lost = watch->lost(); !lost) return give_up(std::move(lost));
+                       await_news(watch);
+                     });
   }
 
   Status connect(std::size_t index) {
@@ -247,7 +253,7 @@ class Mesh {
   }
 
   asio::io_context io_{1};
-  asio::posix::stream_descriptor deaths_{io_};
+  asio::posix::stream_descriptor news_{io_};
   const JobIdentity& identity_;
   const PeerTable& table_;
   const int self_;
@@ -261,13 +267,6 @@ class Mesh {
   std::size_t missing_ = links_.size();
   Status failure_;
 };
-
-// Whose connections are gone may have left because of another one, whose process has ended.
-Status cause_of(const Status& seen, const ProcessWatch* processes) {
-  if (seen.code() != StatusCode::kPeerLost || processes == nullptr) return seen;
-  const Status lost = processes->lost();
-  return lost.is_ok() ? seen : lost;
-}
 
 Status check(const JobIdentity& identity, const PeerTable& table, int self,
              const TcpOptions& options) {
@@ -302,15 +301,15 @@ Result<Fabric> tcp_connect(TcpListener& listener, const JobIdentity& identity,
   try {
     Mesh mesh(identity, table, self, options);
     const Nanos deadline = SteadyClock().now() + options.start_timeout + kReportTime;
-    const Status built = cause_of(mesh.build(static_cast<Listener&>(listener).take(),
-                                             options.start_timeout, options.processes),
-                                  options.processes);
+    const Status built = cause_of(
+        mesh.build(static_cast<Listener&>(listener).take(), options.start_timeout, options.watch),
+        options.watch);
     const std::vector<int> linked = mesh.linked();
     Result<Fabric> fabric = mesh.take_fabric(options, poller);
     if (!fabric) return built.is_ok() ? fabric.status() : built;
     const Status agreed = agree(*fabric->control, linked, table, self, built, poller, deadline);
     KOLO_RETURN_IF_ERROR(built);  // it knows best what it lacks
-    KOLO_RETURN_IF_ERROR(cause_of(agreed, options.processes));
+    KOLO_RETURN_IF_ERROR(cause_of(agreed, options.watch));
     return fabric;
   } catch (const boost::system::system_error& error) {
     return resource_error(std::string("cannot connect to the other ranks: ") + error.what() +

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "transport/fabric.h"
+#include "transport/meeting_watch.h"
 #include "transport/poller.h"
-#include "transport/process_watch.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace kolo::internal {
@@ -19,8 +19,8 @@ struct TcpOptions {
   std::vector<std::string> addresses;  // to listen on: "127.0.0.1" for a single-host job
   Nanos start_timeout{};               // for everything here together
   bool checksum = false;               // of all data, the same on all ranks
-  // Of this host's ranks: the end of one ends the making of the mesh. Null: nobody watches.
-  const ProcessWatch* processes = nullptr;
+  // The loss of a rank ends the making of the mesh. Null: nobody watches.
+  MeetingWatch* watch = nullptr;
 };
 
 // Sockets bound and listening before the meeting, so that their endpoints can be announced.

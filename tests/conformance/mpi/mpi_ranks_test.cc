@@ -40,7 +40,7 @@ class MpiRanks : public testing::Test {
     EXPECT_EQ((*world)->duplicate(), Status::ok());
     PeerTable table;
     for (int peer = 0; peer < size_; ++peer) {
-      table.peers.push_back({peer, 0, peer, "here", 0, {}, {}, {}});
+      table.peers.push_back({peer, 0, peer, "here", 0, {}, {}});
     }
     auto channels = mpi_channels(*world, table, rank_, 2);
     EXPECT_TRUE(channels.is_ok()) << channels.status().to_string();

@@ -7,7 +7,8 @@
 
 #include "tests/conformance/window/processes.h"
 #include "tests/conformance/window/shm_meet.h"
-#include "transport/process_watch.h"
+#include "transport/net/address.h"
+#include "transport/rendezvous/rendezvous.h"
 #include "transport/shm/local_socket.h"
 
 namespace kolo::internal {
@@ -282,21 +283,19 @@ TEST(ShmMeeting, ARankThatDiesMeanwhileIsNamed) {
   }
 }
 
-// Their numbers are known when all have begun, as those of ranks that have met at the rendezvous.
-PeerTable table_of_processes(int size, Board& board) {
-  PeerTable table;
-  for (int rank = 0; rank < size; ++rank) {
-    PeerInfo peer;
-    peer.rank = rank;
-    peer.host = "here";
-    peer.pid = board[rank].stage.load();
-    peer.pid_space = pid_space();
-    table.peers.push_back(peer);
-  }
-  return table;
+// As ranks meet before they share memory. `board`: the port, as the stage of who is behind them.
+Result<std::unique_ptr<RendezvousClient>> meet_at_rendezvous(int rank, int size, Board& board) {
+  if (!wait_until([&] { return board[size].stage.load() != 0; })) return timed_out("no port");
+  PeerInfo self;
+  self.rank = rank;
+  self.host = "here";
+  const ShmOptions options = shm_options(rank, size, "");
+  return RendezvousClient::join("127.0.0.1:" + std::to_string(board[size].stage.load()),
+                                options.identity, size, self, 20s);
 }
 
-// Before it has come to the place, so that no connection tells: the others do not wait for it.
+// Before it has come to the place, so that no connection tells: the others do not wait for it, and
+// name it whoever of them leaves first because of it.
 TEST(ShmMeeting, ARankThatDiesBeforeItComesIsNamedAtOnce) {
   constexpr int kSize = 4;
   for (const auto& [call, victim] :
@@ -307,64 +306,30 @@ TEST(ShmMeeting, ARankThatDiesBeforeItComesIsNamedAtOnce) {
     std::vector<Child> children;
     for (int rank = 0; rank < kSize; ++rank) {
       children.emplace_back([&, rank] {
-        board[rank].stage.store(::getpid());
-        if (!board.wait_all(kSize, 1)) return false;
-        const PeerTable table = table_of_processes(kSize, board);
-        const ProcessWatch processes(table, rank);
-        if (processes.descriptor() < 0) return false;
-        if (rank == victim && !die_at(call)) return false;
+        auto client = meet_at_rendezvous(rank, kSize, board);
+        EXPECT_TRUE(client.is_ok()) << client.status().text();
+        if (!client || (rank == victim && !die_at(call))) return false;
         ShmOptions options = shm_options(rank, kSize, place);
-        options.processes = &processes;
+        options.watch = client->get();
         options.limit = options.quiet = 50s;
         const Nanos start = now_of_all();
         const Status status = meet_shm(options).status();
         EXPECT_LT(now_of_all() - start, 25s) << "not by a timeout";
         EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-        EXPECT_THAT(status.text(), HasSubstr("rank " + std::to_string(victim) +
-                                             " on here is lost: its process ended"));
-        board[rank].answer(status);
-        return wait_until([&] {  // nobody ends before all have seen that one
-          for (int peer = 0; peer < kSize; ++peer) {
-            if (peer != victim && board[peer].code.load() < 0) return false;
-          }
-          return true;
-        });
+        EXPECT_THAT(status.text(), HasSubstr("rank " + std::to_string(victim) + " (host here"));
+        EXPECT_THAT(status.text(), HasSubstr("ended during kolo_init"));
+        return true;
       });
     }
+    const auto server =
+        RendezvousServer::start("127.0.0.1:0", kSize, shm_options(0, kSize, place).identity, 20s);
+    ASSERT_TRUE(server.is_ok()) << server.status().text();
+    board[kSize].stage.store(parse_host_port((*server)->endpoint())->port);
     for (int rank = 0; rank < kSize; ++rank) {
       EXPECT_EQ(children[static_cast<std::size_t>(rank)].wait(), rank == victim ? -SIGSYS : 0)
           << "rank " << rank;
     }
   }
-}
-
-// Of processes that it cannot know it says nothing.
-TEST(ProcessWatch, SeesWhoHasEndedAndNobodyElse) {
-  Child other([] {
-    ::pause();
-    return true;
-  });
-  PeerTable table;
-  for (int rank = 0; rank < 4; ++rank) {
-    PeerInfo peer;
-    peer.rank = rank;
-    peer.host = "h" + std::to_string(rank);
-    peer.pid = rank == 0 ? ::getpid() : other.pid();
-    peer.pid_space = rank == 2 ? "another/1" : pid_space();
-    peer.host_index = rank == 3 ? 1 : 0;
-    table.peers.push_back(peer);
-  }
-  ASSERT_NE(pid_space(), "");
-  const ProcessWatch watch(table, 0);
-  ASSERT_GE(watch.descriptor(), 0);
-  EXPECT_TRUE(watch.lost().is_ok());
-  EXPECT_LT(ProcessWatch(table, 2).descriptor(), 0);
-  EXPECT_LT(ProcessWatch(table, 3).descriptor(), 0);
-  other.kill(SIGKILL);
-  EXPECT_TRUE(wait_until([&] { return !watch.lost().is_ok(); }));
-  EXPECT_THAT(watch.lost().text(), HasSubstr("rank 1 on h1 is lost"));
-  EXPECT_EQ(other.wait(), -SIGKILL);
-  EXPECT_THAT(ProcessWatch(table, 0).lost().text(), HasSubstr("rank 1 on h1"));  // it is no more
 }
 
 }  // namespace

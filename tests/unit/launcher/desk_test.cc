@@ -73,6 +73,11 @@ TEST_F(Desk, ACompleteMeetingIsNotTouchedByAnEnd) {
   EXPECT_THAT(told(1), ::testing::ElementsAre(Status::ok()));
   leave(1);
   desk_.ended(1, "rank 1 on a ended");
+  const auto news = told(0);  // if it is still connecting
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_EQ(news[0].code(), StatusCode::kPeerLost);
+  EXPECT_THAT(news[0].text(), AllOf(HasSubstr("rank 1"), HasSubstr("during kolo_init")));
+  EXPECT_FALSE(desk_.is_harmed(0));
   EXPECT_TRUE(answers_.empty());
   leave(0);
   join(0, 1);  // a second round, for which rank 1 did not stay

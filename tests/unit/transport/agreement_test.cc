@@ -19,8 +19,7 @@ class AgreementTest : public testing::Test {
  protected:
   AgreementTest() : network_({0, 0, 1, 1}) {
     for (int rank = 0; rank < 4; ++rank) {
-      table_.peers.push_back(
-          {rank, rank / 2, rank % 2, "h" + std::to_string(rank / 2), 0, {}, {}, {}});
+      table_.peers.push_back({rank, rank / 2, rank % 2, "h" + std::to_string(rank / 2), 0, {}, {}});
       links_.push_back(network_.link(rank));
     }
   }

@@ -181,11 +181,31 @@ TEST(Meeting, ARankThatIsLostWhileItWaitsEndsTheRound) {
   EXPECT_THAT(answers[0].status.text(), HasSubstr("rank 1 (host host-1, pid 101) is lost"));
   EXPECT_TRUE(meeting.lost(1).empty());  // it was told, and goes
   EXPECT_TRUE(meeting.lost(7).empty());
-  // The next round is everybody's, and who leaves it once it has been complete harms nobody.
+  // The next round is everybody's.
   EXPECT_TRUE(meeting.join(join_of(3, 0, 3)).empty());
   EXPECT_TRUE(meeting.join(join_of(4, 1, 3)).empty());
   EXPECT_EQ(meeting.join(join_of(5, 2, 3)).size(), 3U);
-  EXPECT_TRUE(meeting.lost(4).empty());
+}
+
+// However it is known that it left.
+TEST(Meeting, TheFirstToLeaveACompleteRoundIsToldToTheOthersOnce) {
+  for (const bool is_lost : {false, true}) {
+    Meeting meeting(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      static_cast<void>(meeting.join(join_of(1 + static_cast<std::uint64_t>(rank), rank, 3)));
+    }
+    const auto news = is_lost ? meeting.lost(2) : meeting.left(2);
+    ASSERT_EQ(news.size(), 2U);
+    for (const std::size_t i : {0U, 1U}) {
+      EXPECT_EQ(news[i].connection, i == 0 ? 1U : 3U);
+      EXPECT_EQ(news[i].status.code(), StatusCode::kPeerLost);
+      EXPECT_THAT(news[i].status.text(), HasSubstr("rank 1 (host host-1, pid 101) is lost"));
+    }
+    EXPECT_TRUE((is_lost ? meeting.lost(1) : meeting.left(1)).empty());
+    // A rank of the next round that waits is told of no one who leaves the last one.
+    EXPECT_TRUE(meeting.join(join_of(4, 0, 3)).empty());
+    EXPECT_TRUE(meeting.left(3).empty());
+  }
 }
 
 TEST(Meeting, EveryRoundHasItsOwnGeneration) {

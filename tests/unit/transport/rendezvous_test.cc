@@ -365,6 +365,38 @@ TEST(Rendezvous, BadAddressesAreNamed) {
   }
 }
 
+// What ranks learn of each other while they connect: who was the first to leave, and nothing of
+// those that leave because of it.
+TEST(Rendezvous, TellsThoseThatConnectWhoWasLostFirst) {
+  auto server = serve(3);
+  std::vector<std::future<Joined>> joining;
+  for (int rank = 0; rank < 3; ++rank) joining.push_back(join_later(server->endpoint(), rank, 3));
+  std::vector<std::unique_ptr<RendezvousClient>> clients;
+  for (auto& joined : joining) clients.push_back(std::move(*joined.get()));
+  const Status broken = peer_lost("rank 2 is lost: its connection ended");
+  EXPECT_TRUE(clients[0]->lost().is_ok());
+  EXPECT_EQ(cause_of(broken, clients[0].get()), broken);
+  clients[1].reset();
+  const Status lost = clients[2]->lost(20s);
+  EXPECT_EQ(lost.code(), StatusCode::kPeerLost);
+  EXPECT_THAT(lost.text(), AllOf(HasSubstr("rank 1 (host host-0"), HasSubstr("kolo_init")));
+  clients[2].reset();
+  EXPECT_EQ(clients[0]->lost(20s), lost);
+  pollfd news{clients[0]->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&news, 1, 0), 1);  // for whoever looks next
+  EXPECT_EQ(cause_of(broken, clients[0].get()), lost);
+  EXPECT_EQ(cause_of(broken, nullptr), broken);
+  EXPECT_EQ(cause_of(resource_error("of its own"), clients[0].get()).code(), StatusCode::kResource);
+}
+
+TEST(Rendezvous, IsLostWithWhoServesIt) {
+  auto server = serve(1);
+  const Joined client = join_later(server->endpoint(), 0, 1).get();
+  ASSERT_TRUE(client.is_ok());
+  server.reset();
+  EXPECT_THAT((*client)->lost(20s).text(), HasSubstr("kolorun is lost"));
+}
+
 // A relay as kolorun's agents make it: joins go elsewhere, answers come from there.
 TEST(RendezvousFrontEnd, HandsJoinsToItsBackendAndDeliversAnswers) {
   struct Relay : MeetingBackend {
