@@ -23,7 +23,8 @@ class MeetingWatch {
 };
 
 // Whose connection has ended may have left because of another rank: what the meeting says of it,
-// for which a moment is waited; else, and where `seen` is no PEER_LOST, `seen`. `watch` may be null.
+// for which a moment is waited; else, and where `seen` is no PEER_LOST, `seen`. `watch` may be
+// null.
 [[nodiscard]] Status cause_of(const Status& seen, MeetingWatch* watch);
 
 }  // namespace kolo::internal

@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace kolo::cases {
@@ -44,6 +47,41 @@ void Stopwatch::expect_between(double least, double most, std::string_view what)
 }
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+namespace {
+
+std::size_t entries_of(const char* folder) {
+  const std::filesystem::directory_iterator entries(folder);
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
+}
+
+std::string text_of(const Holdings& held) {
+  return std::to_string(held.descriptors) + " descriptors, " + std::to_string(held.threads) +
+         " threads, " + std::to_string(held.resident_bytes) + " bytes resident";
+}
+
+}  // namespace
+
+Holdings Holdings::now() {
+  unsigned long pages = 0;
+  std::string ignored;
+  if (!(std::ifstream("/proc/self/statm") >> ignored >> pages)) fail("/proc/self/statm");
+  return {entries_of("/proc/self/fd"), entries_of("/proc/self/task"),
+          pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))};
+}
+
+void Holdings::expect_as(const Holdings& before) {
+  constexpr std::size_t kMoreBytes = std::size_t{8} << 20;
+  Holdings after = now();
+  for (int turn = 0; turn < 100 && after.threads > before.threads; ++turn) {
+    sleep_ms(10);
+    after = now();
+  }
+  if (after.descriptors > before.descriptors || after.threads > before.threads ||
+      after.resident_bytes > before.resident_bytes + kMoreBytes) {
+    fail("held " + text_of(before) + ", and now " + text_of(after));
+  }
+}
 
 int repetitions(int full) { return long_tests() ? full : std::max(20, full / 10); }
 

@@ -50,6 +50,17 @@ bool long_tests();
 std::uint64_t hash_of(const void* memory, std::size_t bytes,
                       std::uint64_t seed = 0xcbf29ce484222325U);
 
+// What this process holds, to be compared with what it holds later.
+struct Holdings {
+  static Holdings now();
+  // Waits a moment, as a thread that has been joined is listed a little longer.
+  static void expect_as(const Holdings& before);
+
+  std::size_t descriptors = 0;
+  std::size_t threads = 0;
+  std::size_t resident_bytes = 0;
+};
+
 std::string road_of(kolo_context* context);  // as kolo_info() names it
 
 template <typename T>

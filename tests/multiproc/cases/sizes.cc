@@ -1,5 +1,4 @@
 // S18 and S61: much in one call, and many calls; and a tensor of more than 2^31 elements.
-#include <cstdio>
 #include <string>
 
 #include "tests/multiproc/cases/job.h"
@@ -68,33 +67,20 @@ int s18() {
   return 0;
 }
 
-std::size_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  unsigned long pages = 0;
-  if (file == nullptr || std::fscanf(file, "%*u %lu", &pages) != 1) fail("/proc/self/statm");
-  std::fclose(file);
-  return pages * 4096;
-}
-
 int s61() {
   const Job job;
   job.expect_size(2);
   constexpr int kFirst = 10'000;
   const int steps = long_tests() ? 1'000'000 : 3 * kFirst;
-  std::size_t before = 0;
+  Holdings before;
   for (int step = 0; step < steps; ++step) {
     const std::string name = "x" + std::to_string(step);
     const std::vector<std::int64_t> sum =
         job.reduce(name.c_str(), std::vector<std::int64_t>{step + job.rank()});
     KOLO_EXPECT(sum[0] == 2 * std::int64_t{step} + 1);
-    if (step + 1 == kFirst) before = resident_bytes();
+    if (step + 1 == kFirst) before = Holdings::now();
   }
-  const std::size_t after = resident_bytes();
-  constexpr std::size_t kMoreBytes = std::size_t{8} << 20;
-  if (after > before + kMoreBytes) {
-    fail("resident " + std::to_string(before) + " bytes after 10000 steps, and " +
-         std::to_string(after) + " at the end");
-  }
+  Holdings::expect_as(before);
   job.shutdown();
   return 0;
 }
