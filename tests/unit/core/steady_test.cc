@@ -77,13 +77,17 @@ class Step {
 class Steady : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(TwoAndThreeRanks, Steady, testing::Values(2, 3));
 
-// Heartbeats come four times a second, so a stretch must be shorter, also where all is slow.
+// Heartbeats come four times a second from each rank, so a stretch must be shorter, also where all
+// is slow. With a sanitizer on a busy machine none may be, so that what heartbeats take is allowed:
+// far less than the 15 operations of a step would on each rank.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kSteps = 1;
 constexpr int kStretches = 600;
+constexpr std::size_t kMostAllocations = 20;
 #else
 constexpr int kSteps = 20;
 constexpr int kStretches = 30;
+constexpr std::size_t kMostAllocations = 0;
 #endif
 
 // How operations are fused depends on timing, buffers grow to the largest seen, and there is a
@@ -100,7 +104,7 @@ TEST_P(Steady, KnownNamesNeedNoMemoryAndNoControlFrames) {
     step.run();
     EXPECT_TRUE(context.run(barrier("counted")).is_ok());
     before[rank] = counter(context, "control_frames");
-    for (int stretch = 0; stretch < kStretches && fewest > 0; ++stretch) {
+    for (int stretch = 0; stretch < kStretches && fewest > kMostAllocations; ++stretch) {
       EXPECT_TRUE(context.run(barrier("counted")).is_ok());
       const std::size_t allocated = allocations_so_far();
       for (int i = 0; i < kSteps; ++i) step.run();
@@ -110,7 +114,7 @@ TEST_P(Steady, KnownNamesNeedNoMemoryAndNoControlFrames) {
     after[rank] = counter(context, "control_frames");
     EXPECT_TRUE(step.ok());
   });
-  EXPECT_EQ(fewest, 0u) << "in " << kSteps << " steps of " << ranks.size() << " ranks";
+  EXPECT_LE(fewest, kMostAllocations) << "in " << kSteps << " steps of " << ranks.size() << " ranks";
   EXPECT_EQ(after, before);
 }
 
