@@ -114,7 +114,8 @@ TEST_P(Steady, KnownNamesNeedNoMemoryAndNoControlFrames) {
     after[rank] = counter(context, "control_frames");
     EXPECT_TRUE(step.ok());
   });
-  EXPECT_LE(fewest, kMostAllocations) << "in " << kSteps << " steps of " << ranks.size() << " ranks";
+  EXPECT_LE(fewest, kMostAllocations)
+      << "in " << kSteps << " steps of " << ranks.size() << " ranks";
   EXPECT_EQ(after, before);
 }
 
