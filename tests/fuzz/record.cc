@@ -5,8 +5,8 @@
 //
 // TO_AGENT and FROM_AGENT are what went into and came out of one agent of a real job: they are the
 // corpus of fuzz_agent, and the joins and answers in them that of fuzz_rendezvous. The frames of
-// fuzz_frame_codec come from coordinators that are joined by queues here, since on their way
-// between processes they are sealed.
+// fuzz_negotiator, and of fuzz_frame_codec the longest of them, come from coordinators that are
+// joined by queues here, since on their way between processes they are sealed.
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -35,8 +35,11 @@ class Corpus {
   explicit Corpus(std::string folder) : folder_(std::move(folder)) {}
   // `choice` is the byte that tells the target what to do with `bytes`.
   void put(const std::string& name, char choice, const std::string& bytes) const {
+    put(name, choice + bytes);
+  }
+  void put(const std::string& name, const std::string& bytes) const {
     std::filesystem::create_directories(std::filesystem::path(folder_ + "/" + name).parent_path());
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << choice << bytes;
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
   }
 
  private:
@@ -105,7 +108,9 @@ class Job {
           if (sent == nullptr) continue;
           moved = true;
           const int choice = (rank - sent->rank - 1 + 2 * kRanks) % kRanks;  // who it is from
-          heard_[static_cast<std::size_t>(sent->rank)] += record(choice, sent->bytes);
+          const auto to = static_cast<std::size_t>(sent->rank);
+          heard_[to] += record(choice, sent->bytes);
+          if (sent->bytes.size() > longest_[to].size()) longest_[to] = sent->bytes;
           static_cast<void>(at(sent->rank).receive(rank, sent->bytes, now_).is_ok());
         }
       }
@@ -159,8 +164,9 @@ class Job {
 
   void keep(const Corpus& corpus, const std::string& scene) const {
     for (std::size_t rank = 0; rank < 4; ++rank) {
-      corpus.put("fuzz_frame_codec/" + scene + std::to_string(rank), static_cast<char>(rank),
-                 heard_[rank]);
+      const std::string name = scene + std::to_string(rank);
+      corpus.put("fuzz_negotiator/" + name, static_cast<char>(rank), heard_[rank]);
+      corpus.put("fuzz_frame_codec/" + name, longest_[rank]);
     }
   }
 
@@ -168,6 +174,7 @@ class Job {
   Topology topology_{{0, 0, 1, 1, 2}};
   std::vector<std::unique_ptr<Negotiator>> negotiators_;
   std::vector<std::string> heard_ = std::vector<std::string>(kRanks);
+  std::vector<std::string> longest_ = std::vector<std::string>(kRanks);
   int first_on_host_ = 0;
   Ticket tickets_ = 0;
   Nanos now_{0};
