@@ -60,7 +60,8 @@ constexpr std::array kTable = {
     integer_row("shutdown_timeout_ms", "5000", 0, kMaxMilliseconds,
                 "How long shutdown waits for started operations and for the peers' farewell."),
     integer_row("stall_warning_ms", "30000", 0, kMaxMilliseconds,
-                "Warn of a tensor that some ranks have not submitted for this long; 0: never."),
+                "Warn of a tensor not submitted by all, or not finished by a device, for so long; "
+                "0: never."),
     integer_row("stall_abort_ms", "0", 0, kMaxMilliseconds,
                 "Fail such a tensor on all ranks after this long; 0: never."),
     integer_row("fusion_threshold_bytes", "67108864", 0, kMaxBytes,

@@ -138,7 +138,8 @@ Status Runtime::status_of(Error error, std::string_view what) const {
   std::string text = std::string(what) + " failed: " + (words ? words : "no words") + " (" +
                      (name ? name : "unknown") + " " + std::to_string(error) + ")";
   switch (error) {
-    case kMemoryAllocation: return resource_error(std::move(text));
+    case kMemoryAllocation:
+      return resource_error(text + "; free some of that memory, or ask for less");
     case kInvalidValue:
     case kInvalidDevice: return invalid_argument(std::move(text));
     case kInsufficientDriver:
@@ -146,7 +147,11 @@ Status Runtime::status_of(Error error, std::string_view what) const {
     case kNoKernelImage:
     case kNotSupported:
     case kCaptureUnsupported: return unsupported(std::move(text));
-    default: return {StatusCode::kCudaError, std::move(text)};
+    default:
+      return {StatusCode::kCudaError,
+              text +
+                  "; the cause may be an earlier kernel or copy of this process: "
+                  "compute-sanitizer finds it"};
   }
 }
 

@@ -285,10 +285,11 @@ KOLO_API kolo_status kolo_init_abi(const kolo_config* config, kolo_context** con
  * theirs, so that they get MISMATCH and not ABORTED.
  * Blocks at most shutdown_timeout_ms and some; lost ranks are not waited for, but a device that
  * still uses a caller's buffers is. What has not ended by then, as a rank that takes part in it
- * does not answer, is cut off: it ends with KOLO_ABORTED here, and so does this call.
- * Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), what became of the
- * world before, as PEER_LOST or ABORTED, or ABORTED if operations were cut off: how many, and the
- * name of one. A peer that merely left first has broken nothing. */
+ * does not answer, is cut off: it ends with KOLO_ABORTED here, and so does this call. A call of
+ * CUDA or NCCL that does not come back is left behind, with its thread and what it holds of
+ * devices. Errors: NOT_INITIALIZED, WOULD_DEADLOCK (from a callback; nothing happened), what became
+ * of the world before, as PEER_LOST or ABORTED, or ABORTED if operations were cut off: how many,
+ * and the name of one. A peer that merely left first has broken nothing. */
 KOLO_API kolo_status kolo_shutdown(kolo_context* context);
 
 /* Ends every operation of the context, pending and later, on all ranks, with KOLO_ABORTED. The text
