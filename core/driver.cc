@@ -311,11 +311,13 @@ void Driver::drive_farewell(Nanos deadline, const Status& late) {
 
 // ---- The background thread --------------------------------------------------------------------
 
+// Until nothing is under way, or something else is this thread's to do: callbacks that are due.
 void Driver::drive_in_background() {
   const int most = parts_.fabric.polled ? 1000 : 50;  // a peer's answer is often that near
   link_news_ = true;
   int yields = 0;
-  while (yields < most && !give_way_.load(std::memory_order_relaxed)) {
+  while (yields < most && !give_way_.load(std::memory_order_relaxed) &&
+         !parts_.completions.has_callbacks()) {
     if (run_bodies(parts_.clock.now()) || poll()) {
       yields = 0;
     } else if (parts_.executor.idle()) {

@@ -56,13 +56,19 @@ int with_a_dead_peer(bool in_flight) {
   return 0;
 }
 
-// Whether or not somebody has waited for it.
-bool has_ended(std::int32_t pid) {
+// As /proc tells it, such as 'T' (stopped) or 'Z' (ended); 0 if there is no such process.
+char state_of(std::int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
   const std::size_t after_name = text.rfind(") ");
-  return after_name == std::string::npos || text[after_name + 2] == 'Z';
+  return after_name == std::string::npos ? '\0' : text[after_name + 2];
+}
+
+// Whether or not somebody has waited for it.
+bool has_ended(std::int32_t pid) {
+  const char state = state_of(pid);
+  return state == '\0' || state == 'Z';
 }
 
 // Rank 1 is frozen when the others leave, and continued when they have: nobody waits for ever, and
@@ -108,6 +114,11 @@ void note_end(kolo_status status, const char*, void* user) {
   ++told.calls;
 }
 
+void stand_still(kolo_status, const char*, void* continued) {
+  ::raise(SIGSTOP);
+  *static_cast<std::atomic<bool>*>(continued) = true;
+}
+
 // 2 ranks. `frozen` stands still, and is not given up yet, when the other one leaves with an
 // operation of both that has started, and one of its own that has not: the one is cut off when
 // shutdown_timeout_ms have passed, and who leaves is told so; both end with KOLO_ABORTED.
@@ -127,10 +138,18 @@ int cuts_off(int frozen) {
   options.callback = note_end;
   options.user = &told[0];
   kolo_request started = job.submit_raw(options, big.data(), big.size(), KOLO_FLOAT32);
-  // Operations start in their order; this small one is done long before the other.
-  job.reduce("after", std::vector<float>(1000, 1.0F));
+  // Operations start in their order; this small one is done long before the other. Who stands still
+  // does so in its callback, and waits for nothing: so the one thread that moves the data stops.
+  std::vector<float> small(1000, 1.0F);
+  options = named("after");
+  std::atomic<bool> continued{false};
   if (job.rank() == frozen) {
-    ::raise(SIGSTOP);
+    options.callback = stand_still;
+    options.user = &continued;
+  }
+  const kolo_request after = job.submit_raw(options, small.data(), small.size(), KOLO_FLOAT32);
+  if (job.rank() == frozen) {
+    while (!continued) sleep_ms(1);
     const kolo_status status = kolo_barrier(job.context(), nullptr, nullptr);
     KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_PEER_LOST}));
     const Stopwatch watch;
@@ -138,6 +157,7 @@ int cuts_off(int frozen) {
     watch.expect_between(0, 2, "the continued rank left");
     return 0;
   }
+  job.finish(after, KOLO_OK);
   float value = 1.0F;
   options = named("lonely");
   options.callback = note_end;
@@ -149,7 +169,10 @@ int cuts_off(int frozen) {
       KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_NOT_INITIALIZED}));
     }
   });
-  sleep_ms(200);
+  const std::int32_t still = pids[static_cast<std::size_t>(frozen)];
+  for (int i = 0; i < 1000 && state_of(still) != 'T'; ++i) sleep_ms(10);
+  KOLO_EXPECT(state_of(still) == 'T');
+  sleep_ms(100);  // for what this rank can do without it
   const Stopwatch watch;
   expect_status(kolo_shutdown(job.context()), KOLO_ABORTED, "kolo_shutdown");
   expect_text({"shutdown_timeout_ms (500)", ": 1, the first of them allreduce 'big'",
@@ -158,7 +181,7 @@ int cuts_off(int frozen) {
   waiter.join();
   for (const Told& one : told) KOLO_EXPECT(one.calls == 1 && one.status == KOLO_ABORTED);
   KOLO_EXPECT(value == 1.0F);
-  KOLO_EXPECT(::kill(pids[static_cast<std::size_t>(frozen)], SIGCONT) == 0);
+  KOLO_EXPECT(::kill(still, SIGCONT) == 0);
   return 0;
 }
 
