@@ -83,6 +83,14 @@ void Holdings::expect_as(const Holdings& before) {
   }
 }
 
+char state_of(std::int32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t after_name = text.rfind(") ");
+  return after_name == std::string::npos ? '\0' : text[after_name + 2];
+}
+
 int repetitions(int full) { return long_tests() ? full : std::max(20, full / 10); }
 
 bool long_tests() {
@@ -125,6 +133,14 @@ Job::Job() {
 
 void Job::expect_size(int size) const {
   if (size_ != size) fail("this case needs " + std::to_string(size) + " ranks");
+}
+
+std::vector<std::int32_t> Job::pids() const {
+  const std::int32_t own = ::getpid();
+  std::vector<std::int32_t> all(static_cast<std::size_t>(size_));
+  expect_status(kolo_allgather(context_, &own, all.data(), 1, KOLO_INT32, nullptr, nullptr),
+                KOLO_OK, "kolo_allgather");
+  return all;
 }
 
 kolo_request Job::submit_raw(const kolo_options& options, void* values, std::size_t count,

@@ -46,6 +46,9 @@ void sleep_ms(int ms);
 int repetitions(int full);  // a tenth, at least 20, without KOLO_TEST_LONG=1
 bool long_tests();
 
+// Of a process, as /proc tells it, such as 'T' (stopped) or 'Z' (ended); 0 if there is none.
+char state_of(std::int32_t pid);
+
 // FNV-1a over bytes; begins with, or goes on from, `seed`.
 std::uint64_t hash_of(const void* memory, std::size_t bytes,
                       std::uint64_t seed = 0xcbf29ce484222325U);
@@ -111,6 +114,7 @@ class Job {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   void expect_size(int size) const;
+  [[nodiscard]] std::vector<std::int32_t> pids() const;  // by rank; every rank asks
 
   // Submit and return the request; the call itself must succeed. In place.
   template <typename T>

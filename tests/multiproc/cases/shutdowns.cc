@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
@@ -56,15 +55,6 @@ int with_a_dead_peer(bool in_flight) {
   return 0;
 }
 
-// As /proc tells it, such as 'T' (stopped) or 'Z' (ended); 0 if there is no such process.
-char state_of(std::int32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const std::size_t after_name = text.rfind(") ");
-  return after_name == std::string::npos ? '\0' : text[after_name + 2];
-}
-
 // Whether or not somebody has waited for it.
 bool has_ended(std::int32_t pid) {
   const char state = state_of(pid);
@@ -75,10 +65,7 @@ bool has_ended(std::int32_t pid) {
 // rank 1 finds that it is alone.
 int of_a_frozen_peer() {
   const Job job;
-  std::vector<std::int32_t> pids(static_cast<std::size_t>(job.size()));
-  const std::int32_t own = ::getpid();
-  expect_status(kolo_allgather(job.context(), &own, pids.data(), 1, KOLO_INT32, nullptr, nullptr),
-                KOLO_OK, "kolo_allgather");
+  const std::vector<std::int32_t> pids = job.pids();
   job.gather_before_an_end(job.rank() == 1);
   if (job.rank() == 1) {
     ::raise(SIGSTOP);
@@ -126,10 +113,7 @@ int cuts_off(int frozen) {
   constexpr std::size_t kCount = 64'000'000;
   const Job job;
   job.expect_size(2);
-  std::vector<std::int32_t> pids(2);
-  const std::int32_t own = ::getpid();
-  expect_status(kolo_allgather(job.context(), &own, pids.data(), 1, KOLO_INT32, nullptr, nullptr),
-                KOLO_OK, "kolo_allgather");
+  const std::vector<std::int32_t> pids = job.pids();
   std::vector<float> big(kCount, 1.0F);
   job.finish(job.submit("big", big), KOLO_OK);  // known: it starts without a word from the other
   job.gather_before_an_end(job.rank() == frozen);
@@ -169,7 +153,7 @@ int cuts_off(int frozen) {
       KOLO_EXPECT(is_one_of(status, {KOLO_ABORTED, KOLO_NOT_INITIALIZED}));
     }
   });
-  const std::int32_t still = pids[static_cast<std::size_t>(frozen)];
+  const std::int32_t still = pids.at(static_cast<std::size_t>(frozen));
   for (int i = 0; i < 1000 && state_of(still) != 'T'; ++i) sleep_ms(10);
   KOLO_EXPECT(state_of(still) == 'T');
   sleep_ms(100);  // for what this rank can do without it
