@@ -22,6 +22,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
   } else if (host.find(':') != std::string_view::npos) {
     return bad();
   }
+  if (host.find_first_of("[]") != std::string_view::npos) return bad();
   HostPort address{std::string(host), 0};
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
